@@ -77,14 +77,15 @@ impl LeafShape for Chunks {
     const CHUNK: usize = 8;
 }
 
-/// Hashed leaves of few positions in blocks of two units, as larger leaves have them.
+/// Hashed leaves of few positions in blocks of two units, as larger leaves have them, below inner nodes that are as
+/// wide as they may be.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Doubled;
 
 impl Geometry for Doubled {
     const SLOT_COUNT: usize = 6;
-    const CHILD_COUNT: usize = 3;
-    const PARENT_CHILD_COUNT: usize = 3;
+    const CHILD_COUNT: usize = Production::CHILD_COUNT;
+    const PARENT_CHILD_COUNT: usize = Production::PARENT_CHILD_COUNT;
     type Leaves = Self;
 }
 

@@ -13,6 +13,7 @@ const ALL: usize = usize::MAX;
 /// All of them.
 pub fn meetings() -> Vec<Scenario> {
     let mut all = of_leaves();
+    all.push(of_wide_leaf());
     all.extend(of_merges());
     all.extend(of_inner_nodes());
     all
@@ -39,6 +40,28 @@ fn of_leaves() -> Vec<Scenario> {
         scenario("many writes, update", 2, full.clone(), [&[many], &[Update(1, 11)]]),
         scenario("emptied, insert", 2, full, [&[Clear], &[Insert(3, 30)]]),
     ]
+}
+
+/// Scans from the middle of a wide leaf, whose order is kept in another way once there are more keys.
+fn of_wide_leaf() -> Scenario {
+    let history = std::array::from_fn::<_, 15, _>(|key| Insert(10 * key as u64, key as u64));
+    let some = [Scan(70, 3), ScanBack(70, 3)];
+    let add = |key: u64| [Insert(key, key), Scan(LAST, 1), some[0].clone()];
+    let scans = [&[Scan(0, ALL)], &some[..], &add(75), &add(LAST), &add(5)].concat();
+    scenario("scans of a wide leaf", 22, history, [&scans[..]])
+}
+
+/// Those for nodes as wide as they may be: with the last keys of a row put and taken away in turn, a node right above
+/// the leaves becomes full, while its last leaf is thin.
+pub fn of_wide_nodes() -> Vec<Scenario> {
+    const FIRST: u64 = 56;
+    let history = std::array::from_fn::<_, { FIRST as usize }, _>(|key| Insert(key as u64, 1));
+    let round = |first: u64| {
+        let put = (first..first + 3).map(|key| Insert(key, key));
+        put.chain([Remove(first + 2), Remove(first + 1)])
+    };
+    let stack: Vec<Operation> = (FIRST..FIRST + 40).flat_map(round).collect();
+    vec![scenario("a stack", 6, history, [&stack[..]])]
 }
 
 /// Leaves that are merged, in the middle and at the ends.

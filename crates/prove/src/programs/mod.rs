@@ -10,6 +10,7 @@
 //! | `long` | long walks of one thread through trees with many keys, and wide nodes |
 //! | `anomalies` | what the published protocols of the other trees lose, each in a program |
 //! | `safeguards`, `directed_case` | programs made for planted bugs that few others miss |
+//! | `written` | those that were written, by name, with their space |
 //! | `trees` | all of these by name, for trees of numbers and of byte strings |
 //! | `published`, `unjudged` | the same for NBTree as published, which keeps its promises with one thread only |
 
@@ -27,3 +28,4 @@ pub mod scenarios;
 pub mod tiny;
 pub mod trees;
 mod unjudged;
+mod written;

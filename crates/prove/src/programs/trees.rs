@@ -8,6 +8,7 @@
 //!   scenario/NAME         a named scenario, with the slots it asks for
 //!   roomy/NAME            the same with so much space at hand that nobody asks the allocator
 //!   small/NAME            a program for exhaustive search
+//!   wide/NAME             one on nodes as wide as they may be
 //!   anomaly/NAME          a program for what a published protocol loses
 //!   long/SLOTS/KEYS/NUMBER a long walk (`long.rs`)
 //!   made/..               a program that is made (`made.rs`)
@@ -25,16 +26,18 @@ use crate::case::step::{Programs, Step};
 use crate::case::{Case, PlannedCase, SearchResult, explore};
 use crate::machine::configure::Fixed;
 use crate::machine::dimensions::{self, Dimension, Drawn};
-use crate::machine::hoard::Hands;
-use crate::machine::space::{SPACE_AT_HAND, Space};
+use crate::machine::space::Space;
 use crate::programs::long::Long;
 use crate::programs::made::{
     CLEAR, CLOSING, ENDING, KEYS, LOCKING, Made, ROOMS, Room, draw_operations, draw_phases, name_in,
 };
-use crate::programs::meetings::meetings;
-use crate::programs::scenarios::{self, Scenario};
+use crate::programs::scenarios::Scenario;
 use crate::programs::tiny::{self, Form, Tiny};
-use crate::programs::{anomalies, exhaustion, plans, safeguards};
+pub use crate::programs::written::small;
+use crate::programs::written::{
+    all_small, more_small, name_at, scenario_of, tight, under, wide_of, wide_scenario,
+};
+use crate::programs::{exhaustion, plans};
 use crate::tree::bytes_program::{AnyWords, BytesProgram};
 use crate::tree::living::AnyTree;
 use crate::tree::subject::{Nodes, Subject};
@@ -75,51 +78,6 @@ fn random_of(name: &str) -> Option<(bool, usize, u64)> {
     };
     let (slots, seed) = rest.split_once('/')?;
     Some((refuses, slots.parse().ok()?, seed.parse().ok()?))
-}
-
-/// Small scenarios, and those for searches that end by time.
-fn all_small() -> impl Iterator<Item = Scenario> {
-    scenarios::small().into_iter().chain(meetings())
-}
-
-/// Small scenarios that replace leaves.
-fn all_structure() -> impl Iterator<Item = Scenario> {
-    scenarios::small_structure().into_iter().chain(meetings())
-}
-
-/// The space of a pool in which sessions have as many blocks at hand as digits say, and there is no more.
-fn tight_space(digits: &str) -> Option<Space> {
-    let mut hands: Hands = [0; 4];
-    for (count, digit) in hands.iter_mut().zip(digits.chars()) {
-        *count = digit.to_digit(10)? as usize;
-    }
-    let (hands, blocks_left) = (Some(hands), Some(0));
-    Some(Space { hands, blocks_left, may_fill: true, ..Space::default() })
-}
-
-/// The scenario of a name, and its space.
-fn scenario_of(name: &str) -> Option<(Scenario, Space)> {
-    let (kind, wanted) = name.split_once('/')?;
-    if kind == "bare" {
-        let scenario =
-            safeguards::scenarios().into_iter().find(|scenario| scenario.name == wanted)?;
-        return Some((scenario, Space { no_records: true, ..tight_space("00")? }));
-    }
-    if kind == "tight" {
-        let (digits, wanted) = wanted.split_once('/')?;
-        let scenario = all_structure().find(|scenario| scenario.name == wanted)?;
-        return Some((scenario, tight_space(digits)?));
-    }
-    let (list, space) = match kind {
-        "scenario" => (scenarios::named(), Space::default()),
-        "roomy" => (scenarios::named(), SPACE_AT_HAND),
-        "small" => (all_small().collect(), Space::default()),
-        "refused" => (all_small().collect(), Space { may_fill: true, ..Space::default() }),
-        "anomaly" => (anomalies::scenarios(), Space::default()),
-        "directed" => (safeguards::scenarios(), Space::default()),
-        _ => return None,
-    };
-    Some((list.into_iter().find(|scenario| scenario.name == wanted)?, space))
 }
 
 /// What has this many slots, or nearly.
@@ -179,7 +137,7 @@ impl Programs for Trees {
     }
 
     fn more_small(&self) -> Vec<String> {
-        under("small", meetings())
+        more_small(self.wide)
     }
 
     fn tight(&self) -> Vec<String> {
@@ -219,6 +177,10 @@ impl Trees {
         if let Some(seed) = number_after(name, "growing/") {
             return Some(PlannedCase::boxed(exhaustion::near_full_on(smallest, seed, true)));
         }
+        if let Some((scenario, space)) = wide_scenario(name) {
+            let (program, plan) = scenario.numbers_on(wide_of(self.wide)?);
+            return Some(PlannedCase::boxed((U64Program { space, ..program }, plan)));
+        }
         let (scenario, space) = scenario_of(name)?;
         let (program, plan) = scenario.numbers_on(sized(self.sizes, scenario.slots));
         Some(PlannedCase::boxed((U64Program { space, ..program }, plan)))
@@ -250,6 +212,10 @@ impl Programs for Strings {
         if let Some(seed) = number_after(name, "growing/") {
             return Some(PlannedCase::boxed(exhaustion::near_full_bytes_on(smallest, seed, true)));
         }
+        if let Some((scenario, space)) = wide_scenario(name) {
+            let (program, plan) = scenario.words_on(wide_of(self.wide)?);
+            return Some(PlannedCase::boxed((BytesProgram { space, ..program }, plan)));
+        }
         let (scenario, space) = scenario_of(name)?;
         let (program, plan) = scenario.words_on(sized(self.sizes, scenario.slots));
         Some(PlannedCase::boxed((BytesProgram { space, ..program }, plan)))
@@ -276,7 +242,7 @@ impl Programs for Strings {
     }
 
     fn more_small(&self) -> Vec<String> {
-        under("small", meetings())
+        more_small(self.wide)
     }
 
     fn tight(&self) -> Vec<String> {
@@ -429,32 +395,6 @@ pub(crate) fn draw_brief(random: &mut Random, slots: &[usize], fixed: Fixed) -> 
     values.push(("keys", keys_name));
     values.push(("space", name_in(&ROOMS, room)));
     Step { program: tiny.name(), config, values }
-}
-
-fn name_at(number: u64) -> &'static str {
-    let named = scenarios::named();
-    named[(number as usize * 5 + number as usize / 16) % named.len()].name
-}
-
-/// The small programs, for exhaustive search.
-pub fn small() -> Vec<String> {
-    under("small", scenarios::small())
-}
-
-/// Names of scenarios.
-fn under(kind: &str, scenarios: impl IntoIterator<Item = Scenario>) -> Vec<String> {
-    scenarios.into_iter().map(|scenario| format!("{kind}/{}", scenario.name)).collect()
-}
-
-/// Blocks that each of two sessions has at hand: a split takes two and leaves two, what helps takes one.
-const AT_HAND: [[usize; 2]; 10] =
-    [[4, 1], [1, 4], [2, 1], [1, 2], [4, 0], [0, 4], [1, 1], [2, 2], [3, 3], [0, 0]];
-
-/// The small programs in pools without any space but what sessions have at hand.
-fn tight() -> Vec<String> {
-    let of =
-        |[first, second]: [usize; 2]| under(&format!("tight/{first}{second}"), all_structure());
-    AT_HAND.into_iter().flat_map(of).collect()
 }
 
 /// Runs a scenario on trees of numbers with 2 or 3 slots.
