@@ -55,6 +55,8 @@ const NAME: &str = "words";
 const OTHER: &str = "other words";
 const TWINS: [&[u8]; 2] = [b"twin one", b"twin two"];
 const SINGLE: &[u8] = b"single";
+/// Nobody puts it.
+const ABSENT: &[u8] = b"absent";
 /// The highest value of a batch: as many operations as a plan has.
 const VALUE_MAX: u64 = 9;
 /// The number of the single key to the judge.
@@ -89,6 +91,8 @@ pub enum Operation {
     Twins,
     /// Reads both twins at once.
     TwinsAtOnce,
+    /// The same among more keys: the single one between them, and one that is not there.
+    TwinsAmong,
     /// Puts that of a thread's swapping keys that is absent, and then removes the other.
     Swap(usize),
     /// Reads both of a thread's swapping keys at once.
@@ -109,6 +113,10 @@ pub enum Operation {
     LoneExpire(usize, u64),
     /// Reads a thread's lone key.
     GetLone(usize),
+    /// Sets a thread's lone key by itself, or with 0 removes it.
+    Alone(usize, u64),
+    /// Reads a thread's lone key, the single key and one that is not there at once.
+    GetTogether(usize),
     /// A batch: puts a thread's moving key where it is not, and removes it where it is.
     Move(usize),
     /// Lowers a gate that is only kept raised.
@@ -330,6 +338,9 @@ impl Program for Batches {
     }
 
     fn calls(&self, operation: &Operation, calls: &mut Vec<(u64, Call)>) {
+        if let Operation::GetTogether(_) = operation {
+            calls.push((SINGLE_NUMBER, Call::Get));
+        }
         calls.extend(match *operation {
             Operation::Batch(value) | Operation::Put(value) => {
                 Some((SINGLE_NUMBER, Call::Upsert(value)))
@@ -343,16 +354,21 @@ impl Program for Batches {
                 Some((OWN_NUMBER + thread as u64, Call::Update(value)))
             }
             Operation::GetOwn(thread) => Some((OWN_NUMBER + thread as u64, Call::Get)),
-            Operation::Lone(thread, 0) => Some((LONE_NUMBER + thread as u64, Call::Remove)),
-            Operation::Lone(thread, value) => {
+            Operation::Lone(thread, 0) | Operation::Alone(thread, 0) => {
+                Some((LONE_NUMBER + thread as u64, Call::Remove))
+            }
+            Operation::Lone(thread, value) | Operation::Alone(thread, value) => {
                 Some((LONE_NUMBER + thread as u64, Call::Upsert(value)))
             }
             Operation::LoneExpire(thread, value) => {
                 Some((LONE_NUMBER + thread as u64, Call::Update(value)))
             }
-            Operation::GetLone(thread) => Some((LONE_NUMBER + thread as u64, Call::Get)),
+            Operation::GetLone(thread) | Operation::GetTogether(thread) => {
+                Some((LONE_NUMBER + thread as u64, Call::Get))
+            }
             Operation::Twins
             | Operation::TwinsAtOnce
+            | Operation::TwinsAmong
             | Operation::Swap(_)
             | Operation::ReadSwapping(_)
             | Operation::Move(_)

@@ -8,8 +8,8 @@ use everleaf_machine::simulated::history::Reply;
 use everleaf_pool::FEATURE_EXPIRY_IN_BATCHES;
 
 use super::{
-    G, LONE_FIRST, M, Opened, Operation, OwnKind, SINGLE, TWINS, added_key, fillers, lone_key,
-    moving_key, number, own_keys, swapping_keys, text, time_of, value_of,
+    ABSENT, G, LONE_FIRST, M, Opened, Operation, OwnKind, SINGLE, TWINS, added_key, fillers,
+    lone_key, moving_key, number, own_keys, swapping_keys, text, time_of, value_of,
 };
 
 /// How often it is tried to read several keys without stripes.
@@ -32,16 +32,18 @@ impl Opened {
         })
     }
 
-    /// Reads keys at one moment as a store does: their values, or 0 for those of another size.
+    /// Reads keys at one moment as a store does: their values, or 0 for those of another size, and expiries.
     fn read_at_once<const COUNT: usize>(
         &self,
         session: &mut Session<M>,
         keys: [&[u8]; COUNT],
-    ) -> Result<[Option<u64>; COUNT], IndexError> {
+    ) -> Result<[Option<(u64, u64)>; COUNT], IndexError> {
         let mut found = [None; COUNT];
         let mut see = |index: usize, record: Option<Record<'_>>| {
             found[index] = record.map(|record| {
-                record.value.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+                let value =
+                    record.value.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+                (value, record.expiry_ms)
             });
             ControlFlow::Continue(())
         };
@@ -73,6 +75,34 @@ impl Opened {
         self.tree.get_many_if(&mut pinned, &keys, Verify::Sum, is_so, &mut see)?;
         drop(pinned);
         Ok(found)
+    }
+
+    /// Reads keys at one moment that no thread changes without the others.
+    fn judge_moment(
+        &self,
+        session: &mut Session<M>,
+        operation: Operation,
+    ) -> Result<(), IndexError> {
+        match operation {
+            Operation::TwinsAmong => {
+                let keys = [TWINS[0], ABSENT, SINGLE, TWINS[1]];
+                let found = self.read_at_once(session, keys)?;
+                assert!(found[0] == found[3], "half a batch at one moment: {found:?}");
+                assert!(found[1].is_none(), "nobody put that: {found:?}");
+            }
+            Operation::ReadSwapping(thread) => {
+                // One of them twice: a thread that looks at each once may find it there, and then not.
+                let [left, right] = swapping_keys(thread);
+                let found = self.read_at_once(session, [&left, &right, &left])?;
+                let is_so = found[0] == found[2] && found != [None; 3];
+                assert!(is_so, "a moment that never was: {found:?} of swapping keys");
+            }
+            _ => {
+                let found = self.read_at_once(session, TWINS)?;
+                assert!(found[0] == found[1], "half a batch at one moment: {found:?}");
+            }
+        }
+        Ok(())
     }
 
     /// Puts that of a thread's swapping keys that is absent, and then removes the other.
@@ -205,6 +235,20 @@ impl Opened {
         done.map(|()| before)
     }
 
+    /// Sets a thread's lone key by itself, or with 0 removes it.
+    fn change_alone(
+        &self,
+        session: &mut Session<M>,
+        thread: usize,
+        value: u64,
+    ) -> Result<(), IndexError> {
+        let (key, bytes) = (lone_key(thread), value.to_le_bytes());
+        match value {
+            0 => self.change(session, &Change::remove(&key)),
+            _ => self.change(session, &Change::upsert(&key, &bytes).expiring(time_of(value))),
+        }
+    }
+
     /// Moves a thread's moving key from one tree to the other.
     fn move_key(&self, session: &mut Session<M>, thread: usize) -> Result<(), IndexError> {
         let key = moving_key(thread);
@@ -277,6 +321,17 @@ impl Opened {
             Operation::GetLone(thread) => {
                 self.read(session, &lone_key(thread), |record| value_of(record.expiry_ms))?
             }
+            Operation::Alone(thread, value) => {
+                self.change_alone(session, thread, value)?;
+                replies.push(Reply::Unknown);
+                return Ok(());
+            }
+            Operation::GetTogether(thread) => {
+                let lone = lone_key(thread);
+                let [single, _, lone] = self.read_at_once(session, [SINGLE, ABSENT, &lone])?;
+                replies.push(Reply::Previous(single.map(|(value, _)| value)));
+                lone.map(|(_, expiry_ms)| value_of(expiry_ms))
+            }
             Operation::Twins => {
                 let first = self.read(session, TWINS[0], value)?;
                 // As a scan does, which waits for nobody.
@@ -284,20 +339,10 @@ impl Opened {
                 assert!(second >= first, "half a batch: {first:?}, then {second:?}");
                 return Ok(());
             }
-            Operation::TwinsAtOnce => {
-                let found = self.read_at_once(session, TWINS)?;
-                assert!(found[0] == found[1], "half a batch at one moment: {found:?}");
-                return Ok(());
+            Operation::TwinsAtOnce | Operation::TwinsAmong | Operation::ReadSwapping(_) => {
+                return self.judge_moment(session, operation);
             }
             Operation::Swap(thread) => return self.swap(session, thread),
-            Operation::ReadSwapping(thread) => {
-                // One of them twice: a thread that looks at each once may find it there, and then not.
-                let [left, right] = swapping_keys(thread);
-                let found = self.read_at_once(session, [&left, &right, &left])?;
-                let is_so = found[0] == found[2] && found != [None; 3];
-                assert!(is_so, "a moment that never was: {found:?} of swapping keys");
-                return Ok(());
-            }
             Operation::Move(thread) => return self.move_key(session, thread),
             Operation::LowerIfIdle => {
                 self.order.lower_if_idle();

@@ -21,8 +21,19 @@ fn plan_of(seed: u64, longest: u64) -> (Batches, Plan<Operation>) {
     let stripes = 1 << random.below(5);
     let mut value = 0;
     // In some plans nobody meets: then their batches are under way together.
+    let swaps = seed % 4 == 3;
     let mut operation = |thread: usize| {
         value += 1;
+        if swaps && value % 4 != 3 {
+            let other = random.below(threads as u64) as usize;
+            return match random.below(10) {
+                0..4 => Operation::Swap(thread),
+                4..7 => Operation::ReadSwapping(other),
+                7 => Operation::Alone(thread, value),
+                8 => Operation::Alone(thread, 0),
+                _ => Operation::GetTogether(other),
+            };
+        }
         match random.below(25) {
             24 => Operation::GetLone((thread + 1) % threads),
             23 => Operation::LoneExpire(thread, value),
@@ -32,6 +43,7 @@ fn plan_of(seed: u64, longest: u64) -> (Batches, Plan<Operation>) {
             5..7 => Operation::Put(value),
             7 => Operation::Get,
             8..10 => Operation::Twins,
+            10 if value % 2 == 0 => Operation::TwinsAmong,
             10 => Operation::TwinsAtOnce,
             11 => Operation::LowerIfIdle,
             12 => Operation::GetOwn((thread + 1) % threads),
@@ -45,19 +57,7 @@ fn plan_of(seed: u64, longest: u64) -> (Batches, Plan<Operation>) {
     let fills = seed % 4 == 2 && threads as u64 * length <= 4;
     let room = if seed % 8 == 1 { Room::Little } else { Room::Enough };
     let refuses = is_refusing(seed);
-    (
-        Batches {
-            threads,
-            stripes,
-            fills,
-            moves: false,
-            swaps: false,
-            room,
-            refuses,
-            hashes: false,
-        },
-        plan,
-    )
+    (Batches { threads, stripes, fills, moves: false, swaps, room, refuses, hashes: false }, plan)
 }
 
 /// Whether memory may be refused in a random program: in half of those with fillers, too, whose batches
@@ -67,12 +67,12 @@ fn is_refusing(seed: u64) -> bool {
 }
 
 use Operation::{
-    Batch, Expire, GetLone, GetOwn, Lone, LoneExpire, LowerIfIdle, Move, Own, Put, ReadSwapping,
-    Renew, Swap, Twins, TwinsAtOnce,
+    Alone, Batch, Expire, GetLone, GetOwn, GetTogether, Lone, LoneExpire, LowerIfIdle, Move, Own,
+    Put, ReadSwapping, Renew, Swap, Twins, TwinsAmong, TwinsAtOnce,
 };
 
 /// Programs small enough for every order.
-const SMALL: [(&str, usize, &[&[Operation]]); 29] = [
+const SMALL: [(&str, usize, &[&[Operation]]); 31] = [
     ("batch, read", 4, &[&[Batch(1)], &[Twins]]),
     // The gate is up when the reader begins: the second batch need not wait for it.
     ("batch and read, batch", 4, &[&[Batch(1), Twins], &[Batch(2)]]),
@@ -109,13 +109,15 @@ const SMALL: [(&str, usize, &[&[Operation]]); 29] = [
     // The thread that reads is the first: a search in every order comes to orders late that begin with another.
     ("batch, at once", 4, &[&[Batch(2), TwinsAtOnce], &[Batch(1)]]),
     ("batch, at once, one stripe", 1, &[&[Batch(2), TwinsAtOnce], &[Batch(1)]]),
+    ("batch, more at once", 4, &[&[TwinsAmong], &[Batch(1), Batch(2)]]),
+    ("alone, at once", 4, &[&[Alone(0, 2), Alone(0, 0)], &[GetTogether(0)]]),
     ("swap, at once", 4, &[&[Swap(0), ReadSwapping(0)], &[Swap(0)]]),
     ("swap, batch, at once", 4, &[&[Swap(0)], &[Batch(1)], &[ReadSwapping(0)]]),
     ("swap, lower, at once", 4, &[&[Batch(1), ReadSwapping(0)], &[LowerIfIdle, Swap(0)]]),
 ];
 
 /// Those of them that are run on hashed leaves, too.
-const SMALL_HASHED: [&str; 10] = [
+const SMALL_HASHED: [&str; 12] = [
     "batch, put",
     "fillers, put",
     "fillers, own",
@@ -125,6 +127,8 @@ const SMALL_HASHED: [&str; 10] = [
     "move, lone",
     "move, full",
     "batch, at once",
+    "batch, more at once",
+    "alone, at once",
     "swap, at once",
 ];
 
