@@ -48,6 +48,8 @@ pub enum Operation {
     Remove(u64, u64),
     /// Makes a tree of all keys, each with a value from this one on, if there is none of the name (`loads.rs`).
     Load(u64, u64),
+    /// Counts the keys of a tree that has all of them, and in which nobody writes.
+    Count(u64),
     /// Empties a tree.
     Clear(u64),
     /// Removes a tree.
@@ -209,6 +211,10 @@ fn perform_once(
         Operation::Load(map, value) => {
             let is_made = load(trees, map, value)?;
             replies.extend(all(if is_made { Reply::Previous(None) } else { Reply::Refused }));
+        }
+        Operation::Count(map) => {
+            let tree = trees.find_bytes_tree(&name_of(map))?.expect("it is there");
+            assert_eq!(tree.len(session)?, KEYS, "keys that are counted");
         }
         Operation::Clear(map) => {
             clear(trees, session, map)?;
@@ -372,7 +378,7 @@ impl Program for Maps {
             Operation::Clear(map) | Operation::Drop(map) => {
                 calls.extend(keys_of(map).map(|key| (key, Call::Remove)));
             }
-            Operation::Reclaim | Operation::Close => {}
+            Operation::Count(_) | Operation::Reclaim | Operation::Close => {}
         }
     }
 
@@ -435,15 +441,18 @@ pub(crate) fn is_refusing(seed: u64) -> bool {
     seed % 4 == 3
 }
 
-use Operation::{Clear, Close, Drop as Unname, Get, Load, Put, Remove};
+use Operation::{Clear, Close, Count, Drop as Unname, Get, Load, Put, Remove};
 
 /// A name, a history, a plan.
 type SmallProgram = (&'static str, &'static [Operation], &'static [&'static [Operation]]);
 /// Programs small enough for every order.
-const SMALL: [SmallProgram; 8] = [
+const SMALL: [SmallProgram; 10] = [
     ("make, make", &[], &[&[Put(0, 1, 1)], &[Put(0, 2, 2)]]),
     ("put, drop", &[Put(0, 1, 1)], &[&[Put(0, 1, 2), Get(0, 1)], &[Unname(0)]]),
     ("drop, make", &[Load(1, 10)], &[&[Unname(1), Put(1, 2, 5)], &[Get(1, 2)]]),
+    // Opened at once, the first thread to come to a leaf restores it: two do so below one node.
+    ("read, read and drop", &[Load(1, 10)], &[&[Get(1, 0)], &[Get(1, 5), Unname(1)]]),
+    ("read, count", &[Load(1, 10)], &[&[Get(1, 0)], &[Count(1)]]),
     ("clear, put", &[Load(0, 10)], &[&[Clear(0)], &[Put(0, 3, 5), Get(0, 4)]]),
     ("load, load", &[], &[&[Load(1, 10)], &[Load(1, 20)]]),
     ("refused, load", &[], &[&[Load(1, 30)], &[Load(1, 50)]]),

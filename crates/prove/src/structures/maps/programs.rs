@@ -14,7 +14,8 @@ use crate::structures::pool::creation;
 const SMALL_HASHED: [&str; 5] = ["make, make", "put, drop", "clear, put", "load, load", "close"];
 
 /// Those that are run on such as are opened at once.
-const SMALL_AT_ONCE: [&str; 3] = ["put, drop", "drop, make", "clear, put"];
+const SMALL_AT_ONCE: [&str; 5] =
+    ["put, drop", "drop, make", "clear, put", "read, read and drop", "read, count"];
 
 /// What the leaves of a drawn program are.
 fn leaves(random: &mut Random) -> &'static str {
