@@ -302,6 +302,15 @@ impl<M: Machine> Pool<M> {
         })
     }
 
+    /// Which log the pool was opened with last; `None` if it does not say.
+    ///
+    /// # Errors
+    /// `Damaged`.
+    pub fn log_note(&self) -> Result<Option<LogNote>, PoolError> {
+        let copies = HEADER_OFFSETS.map(|offset| self.view().read(offset));
+        Ok(Some(header::choose(&copies, self.place())?.0.log).filter(|note| note.log != 0))
+    }
+
     /// Notes durably which log the pool is opened with, so that after a crash of the machine it is not rebuilt from
     /// another one, or from an older copy. To be called when the log's folder says as much.
     ///

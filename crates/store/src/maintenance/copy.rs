@@ -245,9 +245,7 @@ impl Store {
             }
         }
         if successor {
-            let from = &self.shared().trees;
-            let place = wal::LogDirectory::of(&resolved(path), &Options::new());
-            wal::copy_log_metadata(from, &trees, &place)?;
+            self.note_log_in(&trees, path)?;
         }
         let new = trees.heap().pool();
         new.set_max_size(pool.max_size()).map_err(IndexError::from)?;
@@ -255,6 +253,18 @@ impl Store {
         trees.close()?;
         drop(trees);
         Ok((file, copied))
+    }
+
+    /// Notes in the pool that is to be the successor of this one at `path` what this one has of its log: in its own
+    /// map, and in the header, which is all that counts after a crash of the machine.
+    fn note_log_in(&self, new: &Trees, path: &Path) -> Result<()> {
+        let from = &self.shared().trees;
+        let place = wal::LogDirectory::of(&resolved(path), &Options::new());
+        wal::copy_log_metadata(from, new, &place)?;
+        match from.heap().pool().log_note().map_err(IndexError::from)? {
+            Some(note) => new.heap().pool().note_log(note).map_err(|e| IndexError::from(e).into()),
+            None => Ok(()),
+        }
     }
 
     /// A view, and the maps there are at its moment.

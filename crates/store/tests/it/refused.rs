@@ -427,6 +427,49 @@ fn an_older_copy_of_a_log_replaces_no_newer_pool() {
     assert_eq!(store.default_map().len(), 3);
 }
 
+/// The same behind a compaction: the new file said nothing of a log, so the old one replaced it, and nothing was kept.
+#[test]
+fn a_compacted_pool_says_in_its_header_which_log_it_has() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let (log, aside) = (log_of(&path), folder.path().join("aside"));
+    make(&path, Durability::Power, b"before");
+    fs::rename(&log, &aside).expect("there");
+    make(&path, Durability::Process, b"meanwhile");
+    Store::compact(&path, |_| {}).expect("room");
+    crash(&path, options(Durability::Process));
+    fs::rename(&aside, &log).expect("there");
+    for durability in [Durability::Power, Durability::Process] {
+        let error = options(durability).open(&path).map(drop).expect_err("not its log any more");
+        assert!(matches!(error, Error::Corrupt(_) | Error::MachineCrashed(_)), "{error}");
+    }
+    fs::remove_dir_all(&log).expect("there");
+    let trusted = Options::new().trust_after_machine_crash(true).open(&path).expect("it is whole");
+    for key in ["before", "meanwhile", "last"] {
+        assert!(trusted.default_map().contains(key).expect("sound"), "{key}");
+    }
+}
+
+/// And one with its log, where nothing opened it since: beside an older copy of that.
+#[test]
+fn a_compacted_pool_is_not_rebuilt_from_an_older_log() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let (log, older) = (log_of(&path), folder.path().join("older"));
+    make(&path, Durability::Power, b"before");
+    copy_folder(&log, &older);
+    make(&path, Durability::Power, b"meanwhile");
+    Store::compact(&path, |_| {}).expect("room");
+    another_boot(&path);
+    // The pool is lost: its headers are whole, and it has no more than its beginning.
+    let file = fs::File::options().write(true).open(&path).expect("there");
+    file.set_len(1 << 14).expect("it is cut");
+    fs::remove_dir_all(&log).expect("there");
+    fs::rename(&older, &log).expect("there");
+    let error = options(Durability::Power).open(&path).map(drop).expect_err("it is older");
+    assert!(error.to_string().contains("is an older copy of the one"), "{error}");
+}
+
 /// A process that was killed before the machine was started anew in order: its pool has everything on the disk, and the
 /// log lacks the last interval. The pool was replaced and removed.
 #[test]
