@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use everleaf_index::uuid_of;
 
 use crate::conversion::io;
-use crate::maintenance::new_file::sync_name;
+use crate::maintenance::new_file::{followed, sync_name};
 use crate::maintenance::regular_file::{next_data, open_regular};
 use crate::{Error, Result};
 
 /// Keeps a pool as [`keep_other`] does, in the place of what was kept of the same pool before, if anything was: else
 /// each crash of the machine would leave one more.
 pub(crate) fn keep_newest(path: &Path, ending: &str) -> Result<Option<PathBuf>> {
+    let path = &file_of(path)?;
     let mut kept = path.as_os_str().to_owned();
     kept.push(ending);
     let of_same = uuid_of(path).is_some_and(|uuid| uuid_of(Path::new(&kept)) == Some(uuid));
@@ -29,12 +30,14 @@ pub(crate) fn keep_newest(path: &Path, ending: &str) -> Result<Option<PathBuf>> 
 }
 
 /// Keeps the file at `path` also as `path` with this ending (and a number behind it, if there is such a file already),
-/// unless there is nothing in it. Returns that name, which is durable.
+/// unless there is nothing in it. Returns that name, which is durable. Of a symbolic link, what it leads to is kept,
+/// beside its own place: a second link would lead to what comes to that place.
 ///
 /// # Errors
 /// What the file system answers; a thousand such files are there.
 pub(crate) fn keep_other(path: &Path, ending: &str) -> Result<Option<PathBuf>> {
-    let cannot = || io(format!("cannot keep {} under another name", path.display()));
+    let path = &file_of(path)?;
+    let cannot = || cannot_keep(path);
     if open_regular(path).and_then(|file| is_blank(&file)).map_err(cannot())? {
         return Ok(None);
     }
@@ -70,6 +73,16 @@ pub(crate) fn keep_other(path: &Path, ending: &str) -> Result<Option<PathBuf>> {
     }
     let why = format!("there are too many `{}`: remove those that nobody needs", name.display());
     Err(cannot()(std::io::Error::new(ErrorKind::AlreadyExists, why)))
+}
+
+/// The file that a new one replaces which is put at `path`.
+fn file_of(path: &Path) -> Result<PathBuf> {
+    let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
+    if is_link { followed(path).map_err(cannot_keep(path)) } else { Ok(path.into()) }
+}
+
+fn cannot_keep(path: &Path) -> impl FnOnce(std::io::Error) -> Error + use<> {
+    io(format!("cannot keep {} under another name", path.display()))
 }
 
 /// Whether both are names of one file.

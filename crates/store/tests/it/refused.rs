@@ -499,6 +499,33 @@ fn a_pool_with_a_log_in_intervals_is_kept_when_it_is_replaced() {
     assert!(!folder.path().join("pool.replaced-2").exists());
 }
 
+/// The same pool behind a link, with the log beside the link, as older versions had it: what was kept was the link,
+/// which led to the new pool.
+#[test]
+fn a_pool_behind_a_link_is_kept_and_not_the_link() {
+    let interval = Durability::Interval(Duration::from_secs(3600));
+    for (ending, is_pool) in [(".replaced", true), (".no-pool", false)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, data) = (folder.path().join("pool"), folder.path().join("data"));
+        make(&path, interval, b"before");
+        crash(&path, options(interval));
+        fs::create_dir(&data).expect("room");
+        let file = data.join("words");
+        fs::rename(&path, &file).expect("there");
+        if !is_pool {
+            fs::write(&file, b"of another program").expect("room");
+        }
+        let before = fs::read(&file).expect("there");
+        std::os::unix::fs::symlink(&file, &path).expect("room");
+        let store = options(interval).open(&path).expect("it is rebuilt");
+        let kept = store.rebuilt().and_then(|it| it.kept.clone()).expect("it is kept");
+        drop(store);
+        assert_eq!(kept, data.join(format!("words{ending}")));
+        assert!(fs::symlink_metadata(&kept).expect("there").is_file());
+        assert!(fs::read(&kept).expect("there") == before, "{ending}: it is another file");
+    }
+}
+
 /// The log of such a pool had lost the file that says so, and counted as one in which everything is; and a pool that
 /// was damaged besides was removed, though `repair` finds in it what the log does not have.
 #[test]
