@@ -4,7 +4,18 @@
 //! and does what the assumptions of `docs/log.md` allow a disk to do, by a seed. No other part of
 //! this crate touches a file.
 
+use std::collections::BTreeMap;
 use std::{fmt, io};
+
+use rustix::io::Errno;
+
+use crate::layout::BLOCK_SIZE;
+
+/// How often a disk is asked that says that it cannot read.
+pub(crate) const READ_TRIES: u32 = 3;
+/// Where so many parts of a file cannot be read, the next ones are not looked for block by block: a disk may need
+/// seconds for each of them.
+const PARTS_SOUGHT_MAX: usize = 32;
 
 /// Bytes that are read and written at once. What is larger is read or written all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +177,93 @@ pub(crate) fn read_up_to(
         }
     }
     Ok(done)
+}
+
+/// Whether a disk, or the check sums of its file system, say that what is there cannot be read.
+pub(crate) fn is_bad_medium(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::IO | Errno::BADMSG | Errno::UCLEAN | Errno::NODATA)
+    )
+}
+
+/// What a disk cannot read of a file, as far as it was asked.
+#[derive(Debug, Default)]
+pub(crate) struct Unreadable {
+    /// Where each part begins and ends.
+    parts: BTreeMap<u64, u64>,
+    /// What the disk said of the last one.
+    answer: String,
+}
+
+impl Unreadable {
+    /// Reads as [`read_up_to`] does, and leaves zeros where the disk cannot read its medium though it is asked again:
+    /// what is on both sides of a bad sector is read.
+    ///
+    /// # Errors
+    /// Any other answer of the disk: it is about this moment.
+    pub(crate) fn read_around(
+        &mut self,
+        file: &impl DiskFile,
+        buffer: &mut [u8],
+        offset: u64,
+    ) -> io::Result<usize> {
+        let (mut done, mut wanted, mut tries) = (0, buffer.len(), 1);
+        while done < buffer.len() {
+            let (at, left) = (offset + done as u64, buffer.len() - done);
+            if let Some(end) = self.end_of_part(at) {
+                let skipped = (end - at).min(left as u64) as usize;
+                buffer[done..done + skipped].fill(0);
+                done += skipped;
+                (wanted, tries) = (buffer.len(), 1);
+                continue;
+            }
+            let size = wanted.min(left).min(self.readable_from(at));
+            match file.read_at(&mut buffer[done..done + size], at) {
+                Ok(0) => break,
+                Ok(count) => (done, tries) = (done + count, 1),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if !is_bad_medium(&error) => return Err(error),
+                Err(_) if self.parts.len() < PARTS_SOUGHT_MAX && size > left_of_block(at) => {
+                    wanted = (size / 2).next_multiple_of(BLOCK_SIZE as usize).min(size - 1);
+                    wanted = wanted.max(left_of_block(at));
+                }
+                Err(_) if tries < READ_TRIES => tries += 1,
+                Err(error) => {
+                    self.parts.insert(at, at + size.max(left_of_block(at)) as u64);
+                    self.answer = error.to_string();
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// Where the first part begins that is at `offset` or behind, and what the disk says of it.
+    pub(crate) fn first_from(&self, offset: u64) -> Option<(u64, &str)> {
+        let (begin, _) = self.parts.iter().find(|(_, end)| **end > offset)?;
+        Some((offset.max(*begin), &self.answer))
+    }
+
+    /// Bytes in the parts behind `offset`.
+    pub(crate) fn size_from(&self, offset: u64) -> u64 {
+        self.parts.iter().map(|(begin, end)| end.saturating_sub(offset.max(*begin))).sum()
+    }
+
+    /// Where the part ends in which `offset` is.
+    fn end_of_part(&self, offset: u64) -> Option<u64> {
+        self.parts.range(..=offset).next_back().map(|(_, end)| *end).filter(|end| *end > offset)
+    }
+
+    /// Bytes up to the next part.
+    fn readable_from(&self, offset: u64) -> usize {
+        let next = self.parts.range(offset..).next();
+        next.map_or(usize::MAX, |(begin, _)| (begin - offset) as usize)
+    }
+}
+
+/// Bytes up to the end of the block.
+fn left_of_block(offset: u64) -> usize {
+    (BLOCK_SIZE - offset % BLOCK_SIZE) as usize
 }
 
 /// Writes all of `bytes`, however many calls it takes.

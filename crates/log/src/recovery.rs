@@ -11,9 +11,9 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use self::opening::{FoundSnapshot, Opening};
-pub(crate) use self::owed::{first_owed, is_any_durable, is_snapshot_of, limited};
+pub(crate) use self::owed::{first_owed, is_snapshot_of, limited, mark_of_owed};
 use self::owed::{first_there_is, leaves_out_owed, proven_by_owed, with_owed_in_vain};
-use crate::disk::{read_up_to, write_whole};
+use crate::disk::{Unreadable, write_whole};
 use crate::file_names::{free_name, numbers};
 use crate::layout::{SEGMENT, SNAPSHOT, UNFINISHED, file_name, next_number};
 use crate::owner::is_put_aside_snapshot;
@@ -44,7 +44,7 @@ pub struct Report {
     /// Groups that were read and not proven durable, and were written again.
     pub rewritten: u64,
     /// Bytes behind the end that were written and belong to no whole chunk, or to one behind a
-    /// missing one. They were not durable when the machine stopped.
+    /// missing one, or that cannot be read. They were not durable when the machine stopped, or are damaged.
     pub torn_bytes: u64,
     /// What was damaged though it had been durable; only with [`LogOptions::salvage`].
     pub damages: Vec<String>,
@@ -288,13 +288,13 @@ fn keep_damaged_end<D: Disk>(
     disk.sync_folder().map_err(|error| Error::io("cannot sync the log's folder", &error))
 }
 
-/// Copies a file but for the zeros at its end, durably but for its name.
+/// Copies a file but for the zeros at its end, and with zeros for what cannot be read of it, durably but for its name.
 fn copy_file<D: Disk>(disk: &D, from: &str, to: &str) -> std::io::Result<()> {
     let (from, to) = (disk.open(from)?, disk.create(to)?);
     let mut buffer = vec![0; disk.portions().window];
-    let mut position = 0;
+    let (mut position, mut unreadable) = (0, Unreadable::default());
     loop {
-        let count = read_up_to(&from, &mut buffer, position)?;
+        let count = unreadable.read_around(&from, &mut buffer, position)?;
         if count == 0 {
             return to.sync_data();
         }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use crate::file_names::{free_name, numbers};
 use crate::layout::{SEGMENT, SNAPSHOT, file_name};
-use crate::recovery::{first_owed, is_any_durable, is_snapshot_of, limited};
+use crate::recovery::{first_owed, is_snapshot_of, limited, mark_of_owed};
 use crate::scan::{SegmentHeader, SegmentReader};
 use crate::snapshot::SnapshotReader;
 use crate::walk::{missing, no_header, walk};
@@ -161,7 +161,7 @@ fn leave_out_owed<D: Disk>(
                 && is_snapshot_of(run[first..].iter(), snapshot.from, begun_in.filter(|_| !is_any))
         };
         if snapshots.iter().any(is_its)
-            || is_any_durable(&**disk, &options.uuid, run[first..].iter())?
+            || mark_of_owed(&**disk, &options.uuid, run[first..].iter())?.is_there
         {
             break;
         }

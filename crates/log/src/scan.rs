@@ -1,7 +1,7 @@
 //! Reading segments: their headers, and their chunks in order.
 
 use crate::chunk::{ChunkHeader, checksum, checksum_begun, checksum_continued};
-use crate::disk::read_up_to;
+use crate::disk::Unreadable;
 use crate::layout::{
     BLOCK_SIZE, CHUNK_HEADER_SIZE, FORMAT_VERSION, HEADER_SIZE, NUMBER_MAX, SEGMENT, SEGMENT_MAGIC,
     file_name, read_u32, read_u64, write_u32, write_u64,
@@ -122,6 +122,8 @@ pub(crate) struct SegmentReader<'a, D: Disk> {
     window_start: u64,
     /// Bytes that were summed behind the end of the log, for headers of no chunk.
     in_vain: u64,
+    /// Zero in the window, so that it fits no checksum.
+    unreadable: Unreadable,
 }
 
 /// A chunk whose checksum is right.
@@ -143,8 +145,17 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
         let failed = |error: &std::io::Error| Error::io(format!("cannot open {name}"), error);
         let file = disk.open(&name).map_err(|error| failed(&error))?;
         let size = file.size().map_err(|error| failed(&error))?;
-        let window = Vec::new();
-        Ok(SegmentReader { disk, uuid, name, file, size, window, window_start: 0, in_vain: 0 })
+        Ok(SegmentReader {
+            disk,
+            uuid,
+            name,
+            file,
+            size,
+            window: Vec::new(),
+            window_start: 0,
+            in_vain: 0,
+            unreadable: Unreadable::default(),
+        })
     }
 
     /// The header; `None` if it is damaged, or of another use of the file.
@@ -190,7 +201,22 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
         &self.name
     }
 
-    /// `size` bytes at `offset`; `None` if the file ends before.
+    /// What was asked for and cannot be read, at `offset` or behind: something durable may be there.
+    pub(crate) fn unreadable_from(&self, offset: u64) -> Option<Error> {
+        let (at, answer) = self.unreadable.first_from(offset)?;
+        Some(Error::Damaged(format!(
+            "{} is damaged at byte {at}: its disk cannot read it ({answer}), and what was durable may be there; \
+             restore a backup, or use `everleaf snapshot POOL --salvage-log` to go on with what was before it",
+            self.name
+        )))
+    }
+
+    /// Bytes of that.
+    pub(crate) fn unreadable_size_from(&self, offset: u64) -> u64 {
+        self.unreadable.size_from(offset)
+    }
+
+    /// `size` bytes at `offset`, with zeros for what cannot be read; `None` if the file ends before.
     fn bytes(&mut self, offset: u64, size: usize) -> Result<Option<&[u8]>> {
         let end = offset.checked_add(size as u64);
         if end.is_none_or(|end| end > self.size) {
@@ -204,8 +230,9 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
             let wanted = (self.size - offset).min(window as u64) as usize;
             self.window.resize(wanted, 0);
             self.window_start = offset;
-            let done = read_up_to(&self.file, &mut self.window, offset)
-                .map_err(|error| Error::io(format!("cannot read {}", self.name), &error))?;
+            let read = self.unreadable.read_around(&self.file, &mut self.window, offset);
+            let done =
+                read.map_err(|error| Error::io(format!("cannot read {}", self.name), &error))?;
             self.window.truncate(done);
         }
         let start = (offset - self.window_start) as usize;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::Report;
-use super::owed::{first_owed, is_any_durable, is_snapshot_of};
+use super::owed::{first_owed, is_snapshot_of, mark_of_owed};
 use crate::chunk::{UnsealedChunk, with_header_space};
 use crate::layout::{BLOCK_SIZE, SNAPSHOT, file_name};
 use crate::scan::{SegmentHeader, SegmentReader};
@@ -75,18 +75,25 @@ impl<'a, D: Disk> Opening<'a, D> {
 impl<D: Disk> Opening<'_, D> {
     /// How many segments count: not those at the end that count only with a snapshot, if it is not there.
     /// It is if the log says so, or if there is one from the first LSN of the first of them on.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if the log may say so in a part that cannot be read; what the disk answers.
     pub(super) fn counting(
-        &self,
+        &mut self,
         headers: &VecDeque<SegmentHeader>,
         snapshots: &[u64],
     ) -> Result<usize> {
         let mut count = headers.len();
         while let Some(first) = first_owed(headers.range(..count)) {
+            let mark = mark_of_owed(&**self.disk, &self.options.uuid, headers.range(first..count))?;
             if self.disk.mutant("log.counts_what_is_owed")
-                || is_any_durable(&**self.disk, &self.options.uuid, headers.range(first..count))?
+                || mark.is_there
                 || self.has_snapshot_of(snapshots, headers.range(first..count))?
             {
                 break;
+            }
+            if let Some(error) = mark.unreadable.filter(|_| !self.is_damaged_behind(0)) {
+                self.damage(error)?;
             }
             count = first;
         }
@@ -236,10 +243,15 @@ impl<D: Disk> Opening<'_, D> {
         let (durable, behind) = behind.unwrap_or_default();
         let proven = if self.disk.mutant("log.owed_proves_nothing") { 0 } else { proven };
         let durable = durable.max(proven);
-        if durable > tail.walk.end && !self.is_damaged_behind(behind.max(durable)) {
-            self.damage(missing(reader.name(), tail.walk.end + 1, tail.walk.position))?;
+        let Walk { end, position } = tail.walk;
+        let lacking = (durable > end).then(|| missing(reader.name(), end + 1, position));
+        // Nobody knows what was there: it must not pass for the end.
+        let damage = reader.unreadable_from(position).or(lacking);
+        if let Some(error) = damage.filter(|_| !self.is_damaged_behind(behind.max(durable))) {
+            self.damage(error)?;
         }
-        self.report.torn_bytes = reader.written_behind(last.sequence, tail.walk.position)?;
+        let written = reader.written_behind(last.sequence, position)?;
+        self.report.torn_bytes = written + reader.unreadable_size_from(position);
         Ok(Some(tail))
     }
 

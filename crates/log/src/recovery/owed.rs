@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::layout::BLOCK_SIZE;
 use crate::scan::{Gap, SegmentHeader, SegmentReader};
-use crate::{Disk, Lsn, Result};
+use crate::{Disk, Error, Lsn, Result};
 
 /// Each segment with the last LSN that counts in it: what a later one begins with, and what follows, does
 /// not. Segments of which nothing counts are left out.
@@ -46,12 +46,22 @@ pub(crate) fn is_snapshot_of<'h>(
     from + 1 >= first.first && is_within
 }
 
-/// Whether a chunk in one of these segments that were owed says that something in them is durable.
-pub(crate) fn is_any_durable<'h, D: Disk>(
+/// What segments that were owed say of their snapshot.
+#[derive(Default)]
+pub(crate) struct OwedMark {
+    /// A chunk in them says that something in them is durable.
+    pub(crate) is_there: bool,
+    /// What of them cannot be read, where the chunk may be.
+    pub(crate) unreadable: Option<Error>,
+}
+
+/// Looks in these segments that were owed for what says that their snapshot came.
+pub(crate) fn mark_of_owed<'h, D: Disk>(
     disk: &D,
     uuid: &[u8; 16],
     headers: impl Iterator<Item = &'h SegmentHeader>,
-) -> Result<bool> {
+) -> Result<OwedMark> {
+    let mut mark = OwedMark::default();
     for header in headers {
         if disk.mutant("log.mark_unread") {
             break;
@@ -59,10 +69,12 @@ pub(crate) fn is_any_durable<'h, D: Disk>(
         let mut reader = SegmentReader::open(disk, uuid, header.sequence)?;
         let found = reader.look_behind(header.sequence, BLOCK_SIZE)?;
         if found.is_some_and(|(durable, _)| durable + 1 >= header.first) {
-            return Ok(true);
+            mark.is_there = true;
+            break;
         }
+        mark.unreadable = mark.unreadable.or_else(|| reader.unreadable_from(0));
     }
-    Ok(false)
+    Ok(mark)
 }
 
 /// This segment that has ended, and those that were owed and do not count, each with the end of what was written to it.
@@ -75,7 +87,9 @@ pub(super) fn with_owed_in_vain<'h, D: Disk>(
 ) -> Vec<(u64, u64)> {
     let end = |header: &SegmentHeader| {
         let mut reader = SegmentReader::open(disk, uuid, header.sequence).ok()?;
-        Some((header.sequence, reader.end_of_written(header.sequence).ok()?))
+        let end = reader.end_of_written(header.sequence).ok()?;
+        // What cannot be read now may have been written.
+        reader.unreadable_from(0).is_none().then_some((header.sequence, end))
     };
     ended.into_iter().chain(headers.filter_map(end)).collect()
 }

@@ -10,6 +10,7 @@ mod random;
 mod state;
 
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everleaf_machine::lock_rank;
@@ -64,6 +65,8 @@ impl Default for Faults {
 struct Refused {
     inode: usize,
     errno: i32,
+    /// Only what has some of these bytes is refused.
+    bytes: Option<Range<u64>>,
     left: usize,
 }
 
@@ -152,8 +155,17 @@ impl SimulatedDisk {
 
     /// Has the next openings and readings of a file refused, so many taken together. Does nothing if there is none.
     pub fn refuse(&self, name: &str, errno: i32, times: usize) {
+        self.refuse_some(name, errno, (None, times));
+    }
+
+    /// Has the next readings of some bytes of a file refused, so many, as of a bad sector.
+    pub fn refuse_bytes(&self, name: &str, bytes: Range<u64>, times: usize) {
+        self.refuse_some(name, 5, (Some(bytes), times));
+    }
+
+    fn refuse_some(&self, name: &str, errno: i32, (bytes, left): (Option<Range<u64>>, usize)) {
         let inode = lock(&self.inner.state).names.get(name).copied();
-        *lock(&self.inner.refused) = inode.map(|inode| Refused { inode, errno, left: times });
+        *lock(&self.inner.refused) = inode.map(|inode| Refused { inode, errno, bytes, left });
     }
 
     /// The disk after a power failure at this moment; the seed decides what it lost.
@@ -202,9 +214,14 @@ impl SimulatedDisk {
         self.perhaps_refuse()
     }
 
-    fn check_refused(&self, file: usize) -> io::Result<()> {
+    /// Of an opening `read` is empty.
+    fn check_refused(&self, file: usize, read: Range<u64>) -> io::Result<()> {
         let mut refused = lock(&self.inner.refused);
-        match refused.as_mut().filter(|refused| refused.inode == file && refused.left > 0) {
+        let is_hit = |refused: &&mut Refused| {
+            let is_read = |bytes: &Range<u64>| read.start < bytes.end && bytes.start < read.end;
+            refused.inode == file && refused.left > 0 && refused.bytes.as_ref().is_none_or(is_read)
+        };
+        match refused.as_mut().filter(is_hit) {
             None => Ok(()),
             Some(refused) => {
                 refused.left -= 1;
@@ -245,7 +262,7 @@ impl Disk for SimulatedDisk {
 
     fn open(&self, name: &str) -> io::Result<SimulatedFile> {
         let inode = *lock(&self.inner.state).names.get(name).ok_or(io::ErrorKind::NotFound)?;
-        self.check_refused(inode)?;
+        self.check_refused(inode, 0..0)?;
         Ok(SimulatedFile { disk: self.clone(), inode })
     }
 
@@ -328,7 +345,7 @@ pub struct SimulatedFile {
 impl DiskFile for SimulatedFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.disk.perhaps_refuse()?;
-        self.disk.check_refused(self.inode)?;
+        self.disk.check_refused(self.inode, offset..offset + buffer.len() as u64)?;
         let state = lock(&self.disk.inner.state);
         let content = &state.inodes[self.inode].content;
         let start = content.len().min(usize::try_from(offset).unwrap_or(usize::MAX));

@@ -3,10 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use rustix::io::Errno;
-
 use super::{BLOCK_TARGET, BlockInfo, Footer};
-use crate::disk::read_up_to;
+use crate::disk::{READ_TRIES, is_bad_medium, read_up_to};
 use crate::layout::{
     ENTRY_SIZE_MAX, HEADER_SIZE, INDEX_ENTRY_SIZE, NUMBER_MAX, SNAPSHOT, SNAPSHOT_MAGIC, file_name,
     read_u64,
@@ -17,9 +15,6 @@ use crate::{Disk, DiskFile, Error, Lsn, RealDisk, Record, Result};
 
 /// The most bytes that one byte of a compressed block can stand for (a length in LZ4).
 const UNPACKED_MAX: u64 = 255;
-
-/// How often a disk is asked that says that it cannot read.
-const READ_TRIES: u32 = 3;
 
 /// A snapshot that is open for reading. Threads may share it.
 #[derive(Debug)]
@@ -177,14 +172,6 @@ fn ask<T>(name: &str, mut question: impl FnMut() -> io::Result<T>) -> Result<T> 
             Err(_) => tries += 1,
         }
     }
-}
-
-/// Whether a disk, or the check sums of its file system, say that what is there cannot be read.
-fn is_bad_medium(error: &io::Error) -> bool {
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::IO | Errno::BADMSG | Errno::UCLEAN | Errno::NODATA)
-    )
 }
 
 /// Whether an index is of blocks that follow each other up to it, and of as many pairs as the footer

@@ -236,6 +236,23 @@ fn a_snapshot_that_cannot_be_read_for_a_moment_still_counts() {
     assert_eq!(end(&unsaid), 11);
 }
 
+/// The chunk that says that the snapshot came cannot be read, and the snapshot is damaged: what was written since must
+/// not pass for what was owed in vain.
+#[test]
+fn segments_of_which_the_mark_cannot_be_read_are_not_left_out() {
+    let (disk, log) = begun(vec![]);
+    snapshot(&log);
+    log.close().unwrap();
+    let first = disk.names().into_iter().rfind(|name| name.starts_with("log-")).unwrap();
+    let name = disk.names().into_iter().rfind(|name| name.starts_with("snapshot-")).unwrap();
+    let file = disk.open(&name).unwrap();
+    file.write_at(&[0xEE; 64], 0).unwrap();
+    file.sync_data().unwrap();
+    disk.refuse_bytes(&first, 4096..u64::MAX, usize::MAX);
+    let error = Log::open(disk.clone(), &options()).unwrap_err();
+    assert!(error.to_string().contains("its disk cannot read it"), "{error}");
+}
+
 /// Where an owner failed, or was killed, before its snapshot was there, and began again, each time took a segment's
 /// space ahead, until the disk was full.
 #[test]

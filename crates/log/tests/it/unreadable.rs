@@ -1,4 +1,4 @@
-//! Snapshots that cannot be read while a log is opened: for a moment, or any more.
+//! Snapshots and segments that cannot be read while a log is opened: for a moment, or any more.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -166,4 +166,105 @@ fn a_snapshot_that_its_disk_cannot_read_is_put_aside() {
 
 fn aside(name: &str) -> String {
     name.replace("snapshot-", "damaged-")
+}
+
+/// The name of the newest segment.
+fn last_segment(disk: &SimulatedDisk) -> String {
+    disk.names().into_iter().rfind(|name| name.starts_with("log-")).unwrap()
+}
+
+/// Ten keys in a snapshot, and ten behind it in a segment, in a chunk each, whose process was killed: the last of them
+/// has no chunk behind it that says that it was durable.
+fn logged() -> SimulatedDisk {
+    let disk = short();
+    let (log, _) = Log::open(disk.clone(), &options()).unwrap();
+    for key in 10..20 {
+        put(&log, key, "second");
+        log.sync().unwrap();
+    }
+    disk.copied(1)
+}
+
+/// The block of the segment with the chunk of this one of the keys behind the snapshot.
+fn block_of(key: u8) -> std::ops::Range<u64> {
+    let at = 4096 * (1 + u64::from(key - 10));
+    at..at + 512
+}
+
+/// What was told: an error of the disk, each time, also beside a pool that has everything, with `--salvage-log`, and of
+/// bytes that nobody needs.
+#[test]
+fn a_segment_that_its_disk_cannot_read_is_damaged() {
+    // Of a chunk, of the last, and of what was never written.
+    for (key, left) in [(15, 15), (19, 19), (22, 20)] {
+        let disk = logged();
+        let (name, names) = (last_segment(&disk), disk.names());
+        let spoil = |disk: &SimulatedDisk| disk.refuse_bytes(&name, block_of(key), usize::MAX);
+        spoil(&disk);
+        for options in [options(), owned()] {
+            // It must not pass for a log that ends there.
+            let error = Log::open(disk.clone(), &options).unwrap_err();
+            let text = error.to_string();
+            assert!(matches!(error, Error::Damaged(_)), "{key}: {text}");
+            assert!(text.contains("its disk cannot read it") && text.contains(&name), "{text}");
+            assert!(text.contains("--salvage-log"), "{text}");
+            assert_eq!(disk.names(), names, "{key}");
+        }
+        let proven = disk.copied(2);
+        spoil(&proven);
+        let options_proven = owned().owner_is_proven(true).reached(20);
+        let (log, recovered) = Log::open(proven.clone(), &options_proven).unwrap();
+        assert!(recovered.report().is_cut && recovered.report().end >= 20, "{key}");
+        drop(recovered);
+        snapshot(&log, 0..20, "second");
+        put(&log, 20, "third");
+        log.close().unwrap();
+        let (_, recovered) = Log::open(proven, &options()).unwrap();
+        assert_eq!(rebuilt(&recovered).0.len(), 21, "{key}");
+
+        let (log, recovered) = Log::open(disk.clone(), &options().salvage(true)).unwrap();
+        let damages = recovered.report().damages.join("\n");
+        assert!(damages.contains("cannot read it") && damages.contains("is kept as"), "{damages}");
+        assert_eq!(rebuilt(&recovered).0.len(), left, "{key}");
+        let copy = disk.open(&format!("damaged-{name}")).unwrap();
+        let mut bytes = vec![0; 1 << 16];
+        let size = copy.read_at(&mut bytes, 0).unwrap();
+        let is_whole = |key: u8| {
+            let start = bytes[..size].get(block_of(key).start as usize..);
+            start.is_some_and(|bytes| bytes.starts_with(b"CHNK"))
+        };
+        assert!((10..20).all(|other| is_whole(other) == (other != key)), "{key}");
+        put(&log, 20, "third");
+        log.close().unwrap();
+        let (_, recovered) = Log::open(disk, &options()).unwrap();
+        assert_eq!(rebuilt(&recovered).0.len(), left + 1, "{key}");
+    }
+}
+
+/// A disk that reads the third time has nothing damaged.
+#[test]
+fn a_segment_that_can_be_read_the_third_time_is_whole() {
+    let disk = logged();
+    let last = last_segment(&disk);
+    // Up to a block, and then twice.
+    disk.refuse_bytes(&last, block_of(19), 5);
+    let (_, recovered) = Log::open(disk.clone(), &options()).unwrap();
+    assert_eq!(rebuilt(&recovered).0.len(), 20);
+}
+
+/// A header that cannot be read of a segment that no recovery needs.
+#[test]
+fn an_old_segment_that_cannot_be_read_is_in_nobodys_way() {
+    let disk = logged();
+    let (log, _) = Log::open(disk.clone(), &options()).unwrap();
+    snapshot(&log, 0..20, "third");
+    put(&log, 20, "third");
+    log.close().unwrap();
+    let oldest = disk.names().into_iter().find(|name| name.starts_with("log-")).unwrap();
+    for options in [options(), owned(), options().salvage(true)] {
+        let disk = disk.copied(1);
+        disk.refuse_bytes(&oldest, 0..64, usize::MAX);
+        let (_, recovered) = Log::open(disk, &options).unwrap();
+        assert_eq!(rebuilt(&recovered).0.len(), 21);
+    }
 }
