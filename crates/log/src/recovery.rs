@@ -118,11 +118,27 @@ impl<D: Disk> Recovered<D> {
         if let Some(gap) = gap.filter(|gap| gap.first > self.report.first) {
             return Err(self.lacks_snapshot(gap, &found));
         }
+        // An older snapshot may go with segments that do not follow each other up to there.
+        let otherwise = match self.has_older_segment() {
+            true => {
+                ", or use `everleaf snapshot POOL --salvage-log` to go on with what was before, if an older snapshot \
+                 has it, and without all that was written since"
+            }
+            false => "",
+        };
         Err(Error::Damaged(format!(
             "there is no good snapshot and the log begins at LSN {}, not with an empty store \
-             ({found}): restore a backup",
+             ({found}): restore a backup{otherwise}",
             self.report.first
         )))
+    }
+
+    /// Whether there is a segment from before those that are read.
+    fn has_older_segment(&self) -> bool {
+        let names = self.disk.list().unwrap_or_default();
+        let (numbers, first) = (numbers(&names, SEGMENT), self.segments.first());
+        let oldest = numbers.last().zip(first);
+        oldest.is_some_and(|(oldest, (header, _))| *oldest < header.sequence)
     }
 
     /// The newest segment that does not follow what is before it, if a snapshot from this LSN on is before it.

@@ -114,6 +114,50 @@ fn damage(disk: &SimulatedDisk, random: &mut Random) {
     disk.sync_folder().unwrap();
 }
 
+/// What was told: to restore a backup, where a segment without a sound header is between an older snapshot, which is
+/// good, and a newer one, which is not.
+#[test]
+fn who_has_an_older_snapshot_before_damage_is_told_of_it() {
+    let disk = SimulatedDisk::new(Faults::default(), 1);
+    let append = |opened: &mut OpenLog, life: u8, count: usize| {
+        for _ in 0..count {
+            let key = (opened.lives.len() as Lsn + 1).to_be_bytes();
+            opened.log.append(&[Record::put(1, &key, &[life])]).unwrap();
+            opened.lives.push(life);
+        }
+        opened.log.sync().unwrap();
+    };
+    let snapshot = |opened: &OpenLog| {
+        let mut snapshot = SnapshotWriter::begin(&opened.log).unwrap();
+        for (lsn, life) in (1..).zip(&opened.lives) {
+            let lsn: Lsn = lsn;
+            snapshot.add(&Record::put(1, &lsn.to_be_bytes(), &[*life])).unwrap();
+        }
+        snapshot.finish().unwrap();
+    };
+    for life in 1..=3 {
+        let mut opened = open(&disk, false).unwrap();
+        append(&mut opened, life, 5);
+        if life != 2 {
+            snapshot(&opened);
+            append(&mut opened, life, 5);
+        }
+        opened.log.close().unwrap();
+    }
+    for name in ["log-0000000000000002", "snapshot-0000000000000002"] {
+        let file = disk.open(name).unwrap();
+        file.write_at(&[0xEE; 64], 0).unwrap();
+        file.sync_data().unwrap();
+    }
+    for _ in 0..2 {
+        let error = open(&disk, false).map(drop).unwrap_err().to_string();
+        assert!(error.contains("everleaf snapshot POOL --salvage-log"), "{error}");
+    }
+    let opened = open(&disk, true).unwrap();
+    assert_eq!(opened.lives, [1; 10]);
+    assert!(!opened.damages.is_empty());
+}
+
 /// What segments had that were owed in vain came back where the segment that was begun behind them had a damaged
 /// header: a later snapshot was taken for the one that was owed. Where that segment was missing, they were read without
 /// a word.
