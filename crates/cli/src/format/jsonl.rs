@@ -1,7 +1,7 @@
 //! JSON lines: `{"key":"K","value":"V"}`, one object per line.
 //!
-//! A key or value that is not UTF-8 is written, and may always be read, as base64 under `"key_b64"`
-//! or `"value_b64"`. Other members of an object are passed over.
+//! A key or value that is not UTF-8, or a long one of which most is control characters, is written, and may always be
+//! read, as base64 under `"key_b64"` or `"value_b64"`. Other members of an object are passed over.
 
 use super::lines::Lines;
 use super::{Pair, PairReader, PairWriter, ReadError};
@@ -9,6 +9,9 @@ use data_encoding::BASE64;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::io::{self, BufRead, Write};
+
+/// Up to so many bytes a text may be as long as it likes.
+const SHORT: usize = 100;
 
 /// Reads JSON lines.
 pub struct Reader<R> {
@@ -87,6 +90,17 @@ pub fn insert(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     };
 }
 
+/// Whether a text would be more than twice as long as a string of JSON, where six characters stand for a control
+/// character: the longest line of a reader has room for less. A short one is left to be read by people.
+fn is_mostly_escaped(text: &str) -> bool {
+    let more = |byte: u8| match byte {
+        0x08 | b'\t' | b'\n' | 0x0c | b'\r' | b'"' | b'\\' => 1,
+        ..0x20 => 5,
+        _ => 0,
+    };
+    text.len() > SHORT && text.bytes().map(more).sum::<usize>() > text.len()
+}
+
 /// Writes JSON lines.
 pub struct Writer<W> {
     output: W,
@@ -102,11 +116,11 @@ impl<W: Write> Writer<W> {
     /// Writes the members by hand: a derived form would copy every value to say of it that it is no text.
     fn member(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         match std::str::from_utf8(bytes) {
-            Ok(text) => {
+            Ok(text) if !is_mostly_escaped(text) => {
                 write!(self.output, "\"{name}\":")?;
                 serde_json::to_writer(&mut self.output, text).map_err(io::Error::from)
             }
-            Err(_) => write!(self.output, "\"{name}_b64\":\"{}\"", BASE64.encode_display(bytes)),
+            _ => write!(self.output, "\"{name}_b64\":\"{}\"", BASE64.encode_display(bytes)),
         }
     }
 }

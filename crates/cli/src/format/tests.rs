@@ -196,3 +196,23 @@ fn the_extension_tells_the_format() {
         assert_eq!(Format::of_path(Path::new(path)), format, "{path}");
     }
 }
+
+/// What could not be loaded again: a bitmap, which is text of control characters, of which JSON needs six bytes each. A
+/// line of gigabytes was written without a word.
+#[test]
+fn no_text_is_more_than_twice_as_long_as_json() {
+    let quotes = "\"".repeat(1000);
+    let mixed = "\0\"a".repeat(400);
+    let (zeros, mostly) = ("\0".repeat(1000), format!("{}{}", "\0".repeat(201), "x".repeat(804)));
+    for text in [&quotes, &mixed, &zeros, &mostly, &"\0".repeat(100), &"\n\u{1f}".repeat(90)] {
+        let pair = Pair { key: text.clone().into(), value: text.clone().into(), line: 1 };
+        let mut written = Vec::new();
+        let mut writer = super::jsonl::Writer::new(&mut written, false);
+        writer.write(&pair.key, &pair.value).expect("room");
+        writer.flush().expect("room");
+        assert!(written.len() <= 4 * text.len() + 1024, "{} of {}", written.len(), text.len());
+        let is_base64 = written.starts_with(b"{\"key_b64");
+        assert_eq!(is_base64, text.len() > 100 && *text != quotes && *text != mostly, "{text:?}");
+        assert_eq!(read_all(Format::Jsonl, &written, &ColumnChoice::default()), [Ok(pair)]);
+    }
+}
