@@ -15,7 +15,10 @@ Examples:
 
 The damaged pool is only read. What could not be kept is listed, and so are maps whose names are lost (lost-1 ..): if a
 map was emptied or dropped shortly before the process died, one of them has the keys that were removed. Ends with code 0
-if nothing was dropped, 1 if something was. A pool that only was not closed needs no repair: open it.";
+if nothing was dropped, 1 if something was. A pool that only was not closed needs no repair: open it.
+
+The new pool has no log, whatever durability the damaged one had: the next command that opens it says which it
+is to have, as in `everleaf serve words.pool --durability interval`.";
 
 /// Keep what can be proven of a damaged pool, in a new one
 #[derive(Args, Debug)]
