@@ -87,17 +87,6 @@ pub fn with_progress(options: Options, pool: &Path, global: Global) -> Result<St
     let rebuilding = Rebuilding::new(global);
     let store = rebuilding.shown_by(options).open(pool)?;
     rebuilding.clear();
-    // Also with --quiet: something is lost.
-    let damages = store.rebuilt().filter(|_| !global.json).map(|rebuilt| &rebuilt.damages);
-    for damage in damages.into_iter().flatten() {
-        remark(&format!("what was logged behind it is lost: {damage}"));
-    }
-    match store.rebuilt() {
-        Some(rebuilt) if global.json => remark_as_json(&TellsRebuilt { rebuilt: rebuilt.into() }),
-        // Also with --quiet: nobody else tells of a file that may have more.
-        Some(rebuilt) if !global.quiet || rebuilt.kept.is_some() => remark(&told(rebuilt)),
-        _ => {}
-    }
     if !store.can_tell_crashes() && !global.quiet && !global.json {
         remark(CRASHES_UNTOLD);
     }
@@ -107,7 +96,7 @@ pub fn with_progress(options: Options, pool: &Path, global: Global) -> Result<St
 /// Shows how far a pool is rebuilt from its log; nothing if it is not.
 pub struct Rebuilding {
     progress: Arc<Progress>,
-    is_json: bool,
+    global: Global,
 }
 
 impl Rebuilding {
@@ -116,18 +105,24 @@ impl Rebuilding {
         let what = "rebuilding the pool from its log";
         // It shows something only once a pool is rebuilt.
         let progress = Arc::new(Progress::count(global.wants_progress(), what));
-        Self { progress, is_json: global.json }
+        Self { progress, global }
     }
 
-    /// Options with which opening says how far it is, and what it could not finish.
+    /// Options with which opening says how far it is, what it made anew, and what it could not finish.
     pub fn shown_by(&self, options: Options) -> Options {
-        let (progress, is_json) = (Arc::clone(&self.progress), self.is_json);
+        let (progress, bar, global) =
+            (Arc::clone(&self.progress), Arc::clone(&self.progress), self.global);
         options.rebuild_progress(move |pairs| progress.set(pairs)).events(move |event| {
-            // Also with --quiet: something could not be done.
+            // Also with --quiet: something could not be done, or is lost.
             match event {
-                Event::PoolGone(error) if is_json => {
+                Event::PoolGone(error) if global.json => {
                     remark_as_json(&TellsPoolGone { pool_gone: error.to_string() });
                 }
+                Event::Rebuilt(rebuilt) => {
+                    bar.clear();
+                    tell_rebuilt(rebuilt, global);
+                }
+                Event::LogSalvaged(damages) => tell_salvaged(damages, global),
                 Event::BatchLeft(_) | Event::MaximumRaised(_) | Event::PoolGone(_) => {
                     remark(&event.to_string())
                 }
@@ -174,6 +169,38 @@ impl<'a> From<&'a Rebuilt> for RebuiltAsJson<'a> {
 #[derive(Serialize)]
 struct TellsPoolGone {
     pool_gone: String,
+}
+
+/// What is told as JSON there of a log that was salvaged beside its pool.
+#[derive(Serialize)]
+struct TellsSalvaged<'a> {
+    log_salvaged: &'a [String],
+}
+
+/// Says that a pool was rebuilt, and what of its log is lost.
+fn tell_rebuilt(rebuilt: &Rebuilt, global: Global) {
+    if global.json {
+        return remark_as_json(&TellsRebuilt { rebuilt: rebuilt.into() });
+    }
+    for damage in &rebuilt.damages {
+        remark(&format!("what was logged behind it is lost: {damage}"));
+    }
+    // Also with --quiet: nobody else tells of a file that may have more.
+    if !global.quiet || rebuilt.kept.is_some() {
+        remark(&told(rebuilt));
+    }
+}
+
+/// Says what is damaged of a log that goes on without it, beside a pool that has it.
+fn tell_salvaged(damages: &[String], global: Global) {
+    if global.json {
+        return remark_as_json(&TellsSalvaged { log_salvaged: damages });
+    }
+    for damage in damages {
+        remark(&format!(
+            "the log is damaged, and goes on without what was logged behind that, which the pool has: {damage}"
+        ));
+    }
 }
 
 /// What was done, in a line.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use everleaf_index::human_size;
 
 use crate::Error;
+use crate::rebuilt::Rebuilt;
 
 /// What an open store does without being asked, and how it ends; see [`Options::events`](crate::Options::events).
 /// Its text is a line for a log.
@@ -31,6 +32,11 @@ pub enum Event<'a> {
     /// The maximum size of the pool was raised to so many bytes while the store was opened: a batch was cut short while
     /// it was taken back, because it did not fit, and could only be finished. It stays so.
     MaximumRaised(u64),
+    /// The pool was rebuilt from its log while the store was opened ([`Store::rebuilt`](crate::Store::rebuilt)).
+    Rebuilt(&'a Rebuilt),
+    /// The log was [salvaged](crate::Options::salvage_log) while the store was opened, and the pool, which has all that
+    /// is lost of it, was not: what was damaged, and what was put aside.
+    LogSalvaged(&'a [String]),
     /// A leaf that was [left](crate::Options::open_at_once) when the store was opened is damaged: what is in it is
     /// [`Error::Corrupt`] for an operation that touches it.
     Damage(&'a Error),
@@ -64,6 +70,10 @@ impl fmt::Display for Event<'_> {
                 "the maximum size of the pool was raised to {}: a batch that was cut short did not fit otherwise",
                 human_size(*size)
             ),
+            Event::Rebuilt(rebuilt) => rebuilt.fmt(f),
+            Event::LogSalvaged(damages) => {
+                write!(f, "the log was salvaged: {}", damages.join("; "))
+            }
             Event::Damage(error) => write!(f, "a part of a map cannot be read: {error}"),
             Event::Restored => f.write_str("everything that opening had left is restored"),
             Event::Closed => f.write_str("closed"),
@@ -83,11 +93,18 @@ impl EventFn {
         EventFn(Some(Arc::new(tell)))
     }
 
-    /// As this, of a store that is opened for a moment and that nobody is given: only what its opening could not do.
+    /// As this, of a store that is opened for a moment and that nobody is given: only what its opening did besides, and
+    /// what it could not do.
     pub fn of_opening(&self) -> Self {
         EventFn(self.0.clone().map(|tell| {
             let only: Arc<Callback> = Arc::new(move |event: &Event<'_>| {
-                if matches!(event, Event::BatchLeft(_) | Event::MaximumRaised(_)) {
+                if matches!(
+                    event,
+                    Event::BatchLeft(_)
+                        | Event::MaximumRaised(_)
+                        | Event::Rebuilt(_)
+                        | Event::LogSalvaged(_)
+                ) {
                     tell(event);
                 }
             });

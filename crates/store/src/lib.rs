@@ -147,6 +147,7 @@ mod pool_name;
 mod pool_watch;
 #[doc(hidden)]
 pub mod ranked;
+mod rebuilt;
 mod shared;
 mod statistics;
 mod versions;
@@ -183,10 +184,10 @@ pub use map::scan::Scan;
 #[doc(hidden)]
 pub use opening::refuse_log_beside;
 pub use options::{Options, Tree};
+pub use rebuilt::Rebuilt;
 pub use statistics::{MapStatistics, Statistics};
 pub use store::Store;
 pub use view::{MapView, View};
-pub use wal::Rebuilt;
 #[cfg(feature = "simulated")]
 #[doc(hidden)]
 pub use wal::simulated::crashes as simulated;

@@ -155,6 +155,9 @@ fn open_pool(
         LogState::Whole(_) => {
             refuse_rebuilding(&error, place, options)?;
             let (pool, rebuilt) = wal::rebuild(path, place, options, threads)?;
+            if let Some(rebuilt) = &rebuilt {
+                options.events.tell(&Event::Rebuilt(rebuilt));
+            }
             Ok(OpenedPool { pool, rebuilt, is_new: false })
         }
     }

@@ -280,8 +280,8 @@ impl Options {
     /// `tell` is called with what the store does without being asked, and with its end, by the thread that
     /// does it: of the store's own, or whichever opens it or drops its last handle; so two threads may call it at
     /// once. It must not use the store. A panic in `tell` is caught. Of a store that [`Self::compact`] or
-    /// [`Self::upgrade`] opens [`Event::BatchLeft`] and [`Event::MaximumRaised`] alone are told. Default: nobody is
-    /// told.
+    /// [`Self::upgrade`] opens [`Event::BatchLeft`], [`Event::MaximumRaised`], [`Event::Rebuilt`] and
+    /// [`Event::LogSalvaged`] alone are told. Default: nobody is told.
     ///
     /// ```
     /// # fn main() -> Result<(), everleaf::Error> {

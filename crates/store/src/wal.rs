@@ -82,7 +82,6 @@ pub(crate) use self::log_metadata::{
 };
 pub(crate) use self::metadata_keys::NAME;
 use self::metadata_keys::{LAST, LOGGED, NAMES, REACHED, map_key};
-pub use self::rebuild::Rebuilt;
 pub(crate) use self::rebuild::rebuild;
 pub(crate) use self::reservation::LogReservation;
 use self::snapshot_map::Numbered;

@@ -114,9 +114,15 @@ fn commands_that_rebuild_a_pool_say_so_unless_quiet() {
             assert!(!ended.err.contains('\r'), "a bar though nobody sees it: {}", ended.err);
         }
     }
-    for command in [["compact", "pool"], ["upgrade", "pool"]] {
-        std::fs::remove_file(place.path("pool")).expect("it was there");
-        place.run(command).succeeded();
+    for command in ["compact", "upgrade"] {
+        for flag in ["", "--quiet", "--json"] {
+            std::fs::remove_file(place.path("pool")).expect("it was there");
+            let flags = (!flag.is_empty()).then_some(flag);
+            let ended = place.run([command, "pool"].into_iter().chain(flags));
+            assert_eq!(ended.code, 0, "{command} {flag}: {}", ended.err);
+            let says = ended.err.contains("rebuilt it from 500 keys of a snapshot");
+            assert_eq!(says, flag.is_empty(), "{command} {flag}: {}", ended.err);
+        }
     }
     assert_eq!(place.run(["get", "pool", "key:001"]).succeeded(), "new");
     assert_eq!(place.run(["get", "pool", "more"]).succeeded(), "1");

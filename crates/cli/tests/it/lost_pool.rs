@@ -175,3 +175,32 @@ fn a_rebuilt_pool_is_told_as_json_and_a_kept_file_always() {
     std::fs::remove_file(place.path("pool")).expect("it is there");
     place.run(["put", "pool", "third", "value", "--quiet"]).succeeded();
 }
+
+/// Of two commands that open a pool for a moment nobody was told that it was rebuilt, nor where the file is that was
+/// there: the next rebuilding takes the place of that.
+#[test]
+fn a_pool_that_is_rebuilt_to_be_compacted_is_told_of() {
+    let place = PoolFolder::empty();
+    place.run(["create", "pool", "--durability", "power", "--quiet"]).succeeded();
+    place.run(["put", "pool", "key", "value", "--quiet"]).succeeded();
+    let mut number = 0;
+    for command in ["compact", "upgrade"] {
+        for option in ["--json", "--quiet"] {
+            place.write("pool", "no pool");
+            number += 1;
+            let kept = match number {
+                1 => "pool.no-pool".into(),
+                _ => format!("pool.no-pool-{number}"),
+            };
+            let ended = place.run([command, "pool", option]);
+            assert_eq!(ended.code, 0, "{}", ended.err);
+            assert_eq!(place.read(&kept), b"no pool");
+            if option == "--quiet" {
+                assert!(ended.err.contains(&format!("kept as {kept}:")), "{}", ended.err);
+                continue;
+            }
+            let told: serde_json::Value = serde_json::from_str(&ended.err).expect("one object");
+            assert_eq!(told["rebuilt"]["kept"], kept, "{told}");
+        }
+    }
+}

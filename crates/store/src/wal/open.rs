@@ -12,6 +12,7 @@ use super::log_folder::LogDisk;
 use super::log_metadata::{log_identity, new_identity, older_than_its_log, refuse_integers};
 use super::metadata_keys::{IDENTITY, LOGGED, MODE, NAME, map_key};
 use super::{OPENED, StoreLog, age, live_maps};
+use crate::event::Event;
 use crate::map::reserved::DEFAULT_MAP;
 use crate::ranked::{Rank, RankedMutex};
 use crate::{Durability, Error, Options, Result, Tree};
@@ -233,6 +234,9 @@ impl Opening<'_> {
         };
         let report = recovered.report();
         let is_salvaged = !report.damages.is_empty() || was_salvaging || self.is_unsaid;
+        if !report.damages.is_empty() {
+            self.options.events.tell(&Event::LogSalvaged(&report.damages));
+        }
         let (end, was_owing) = (report.end, report.was_owing);
         let is_cut = report.is_cut || is_salvaged;
         drop(recovered);

@@ -6,7 +6,7 @@
 //! (`replay.rs`).
 
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use everleaf_index::{
     Change, CreateMode, Hardware, IndexError, Pool, PoolError, PoolOptions, human_size, uuid_of,
@@ -24,25 +24,8 @@ use super::{load, replay};
 use crate::conversion::{from_pool, is_lost};
 use crate::maintenance::kept_file::keep_newest;
 use crate::maintenance::new_file::NewFile;
+use crate::rebuilt::Rebuilt;
 use crate::{Durability, Error, Options, Result, Tree};
-
-/// What a rebuilding did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Rebuilt {
-    /// Pairs from the snapshot.
-    pub snapshot_pairs: u64,
-    /// Groups (a write or a batch each) that were replayed from the log.
-    pub replayed: u64,
-    /// Why newer snapshots were passed over.
-    pub skipped: Vec<String>,
-    /// What was damaged in the log, if it was [salvaged](Options::salvage_log): what was logged behind the
-    /// first of it is lost.
-    pub damages: Vec<String>,
-    /// Where the file is that was replaced, if it may be another pool, or have what the log has not. Nothing removes
-    /// it but a later one of the same pool, which takes its place.
-    pub kept: Option<PathBuf>,
-}
 
 /// Rebuilds the pool at `path` from its log, beside it, and puts it in its place. It can grow as
 /// far as the one that was lost, and its log is kept as it was, unless the options say otherwise.

@@ -110,6 +110,30 @@ fn a_snapshot_at_the_opening_is_told() {
     assert_eq!(lines, ["wrote a snapshot of 1 pairs", "closed"]);
 }
 
+/// Of compaction and upgrade nobody was told it, nor what was kept.
+#[test]
+fn that_a_pool_is_rebuilt_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let log = options().durability(Durability::Power);
+    let store = log.clone().open(&path).expect("it opens");
+    let _ = store.default_map().put("key", "value").expect("room");
+    store.close().expect("it closes");
+    let all: [fn(Options, &Path); 3] = [
+        |options, path| assert_eq!(options.compact(path, |_| {}).expect("room").keys, 1),
+        |options, path| drop(options.upgrade(path).expect("room")),
+        |options, path| drop(options.open(path).expect("it opens")),
+    ];
+    for act in all {
+        std::fs::write(&path, "no pool").expect("room");
+        let (options, told) = told(log.clone());
+        act(options, &path);
+        let line = told.try_iter().next().expect("it is told");
+        assert!(line.starts_with("rebuilt the pool from "), "{line}");
+        assert!(line.contains("is kept as ") && line.contains("pool.no-pool"), "{line}");
+    }
+}
+
 /// "closed" was told of stores that nobody had opened.
 #[test]
 fn of_a_store_that_the_caller_never_has_nothing_is_told() {

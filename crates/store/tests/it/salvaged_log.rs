@@ -89,6 +89,41 @@ fn a_damaged_log_beside_its_pool_costs_nothing() {
     assert_eq!(prefix(&store), KEYS);
 }
 
+/// Nobody was told what was damaged, where the pool has it all.
+#[test]
+fn a_salvage_beside_a_pool_says_what_was_damaged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pool = folder.path().join("pool");
+    let segment = make(&pool);
+    let (image, log) = (folder.path().join("killed"), folder.path().join("killed.log"));
+    // As a process leaves it that is killed: nothing proves the pool.
+    let store = power().open(&pool).expect("it opens");
+    fs::copy(&pool, &image).expect("room");
+    fs::create_dir(&log).expect("room");
+    for file in fs::read_dir(segment.parent().expect("a folder")).expect("a folder") {
+        let file = file.expect("readable");
+        fs::copy(file.path(), log.join(file.file_name())).expect("room");
+    }
+    drop(store);
+    let mut segments: Vec<_> =
+        fs::read_dir(&log).expect("a folder").map(|file| file.expect("readable").path()).collect();
+    segments.retain(|path| {
+        path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"log-"))
+    });
+    segments.sort();
+    let last =
+        fs::File::options().write(true).open(segments.last().expect("there")).expect("there");
+    std::os::unix::fs::FileExt::write_all_at(&last, &[0xEE; 64], 0).expect("room");
+    let error = power().open(&image).map(drop).expect_err("it is damaged");
+    assert!(error.to_string().contains("--salvage-log"), "{error}");
+    let (tell, told) = std::sync::mpsc::channel();
+    let options = power().events(move |event| drop(tell.send(event.to_string())));
+    let store = options.salvage_log(true).open(&image).expect("the pool has everything");
+    let line = told.try_iter().next().expect("it is told");
+    assert!(line.starts_with("the log was salvaged: ") && line.contains("log-"), "{line}");
+    assert_eq!(prefix(&store), KEYS);
+}
+
 #[test]
 fn nothing_is_salvaged_of_a_log_that_is_whole() {
     let folder = tempfile::tempdir().expect("a folder");
