@@ -22,7 +22,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use everleaf_index::{OwnerProcess, above_standard_streams};
-use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat, renameat_with};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, RenameFlags, StatxAttributes, StatxFlags, openat, renameat_with,
+    statx,
+};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -78,6 +81,13 @@ pub fn followed(path: &Path) -> IoResult<PathBuf> {
 fn names_folder(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default();
     !path.as_os_str().as_encoded_bytes().ends_with(name.as_encoded_bytes())
+}
+
+/// Whether a file is mounted there, as containers do it; false where the system does not say.
+fn is_mounted(file: &Path) -> bool {
+    let (flags, mounted) = (AtFlags::SYMLINK_NOFOLLOW, StatxAttributes::MOUNT_ROOT);
+    statx(CWD, file, flags, StatxFlags::empty())
+        .is_ok_and(|found| (found.stx_attributes & found.stx_attributes_mask).contains(mounted))
 }
 
 /// The path from the root of a file that may be missing, in a folder that is there.
@@ -140,6 +150,11 @@ impl NewFile {
             }
             Err(error) => return Err(io(what)(error)),
         };
+        if is_mounted(&target) && !target.is_dir() {
+            // The system would refuse the name when all is done.
+            let why = "a file that is mounted by itself cannot be replaced: mount the folder that it is in";
+            return Err(io(what)(std::io::Error::new(ErrorKind::CrossesDevices, why)));
+        }
         let folder = target.with_file_name(folder_name(target.file_name().unwrap_or(name)));
         for _ in 0..ATTEMPTS {
             if let Some(handle) = hold(&folder, &target).map_err(|error| match error.kind() {
