@@ -1,6 +1,6 @@
 //! Keeps a file under another name before its place is given to a new one.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -41,16 +41,7 @@ pub(crate) fn keep_other(path: &Path, ending: &str) -> Result<Option<PathBuf>> {
     if open_regular(path).and_then(|file| is_blank(&file)).map_err(cannot())? {
         return Ok(None);
     }
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    let numbered = |number: u32| {
-        let mut name = name.clone();
-        if number > 1 {
-            name.push(format!("-{number}"));
-        }
-        name
-    };
-    for kept in (1..1000).map(numbered) {
+    for kept in names_of(path, ending) {
         // A link is refused if there is such a name; both names are the file until it is replaced.
         match std::fs::hard_link(path, &kept) {
             // Durable before the other name is given away.
@@ -71,8 +62,27 @@ pub(crate) fn keep_other(path: &Path, ending: &str) -> Result<Option<PathBuf>> {
             Err(error) => return Err(cannot()(error)),
         }
     }
-    let why = format!("there are too many `{}`: remove those that nobody needs", name.display());
+    let name = path.display();
+    let why = format!("there are too many `{name}{ending}`: remove those that nobody needs");
     Err(cannot()(std::io::Error::new(ErrorKind::AlreadyExists, why)))
+}
+
+/// The names under which a file can be kept, in the order in which they are taken.
+fn names_of(path: &Path, ending: &str) -> impl Iterator<Item = OsString> + use<> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    (1..1000).map(move |number| {
+        let mut name = name.clone();
+        if number > 1 {
+            name.push(format!("-{number}"));
+        }
+        name
+    })
+}
+
+/// The names under which the file at `path` is kept already, by a process that did not come to replace it.
+pub(crate) fn kept_already(path: &Path, ending: &str) -> impl Iterator<Item = PathBuf> {
+    names_of(path, ending).filter(|name| is_same(path, name)).map(PathBuf::from)
 }
 
 /// The file that a new one replaces which is put at `path`.

@@ -6,7 +6,7 @@
 //! (`replay.rs`).
 
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use everleaf_index::{
     Change, CreateMode, Hardware, IndexError, Pool, PoolError, PoolOptions, human_size, uuid_of,
@@ -22,10 +22,14 @@ use super::metadata_keys::{IDENTITY, LAST, LOGGED, MODE, NAME, REACHED, map_key}
 use super::open::log_options;
 use super::{load, replay};
 use crate::conversion::{from_pool, is_lost};
-use crate::maintenance::kept_file::keep_newest;
+use crate::maintenance::kept_file::{keep_newest, kept_already};
 use crate::maintenance::new_file::NewFile;
 use crate::rebuilt::Rebuilt;
 use crate::{Durability, Error, Options, Result, Tree};
+
+/// The ending of a pool that was replaced and is kept, and that of a file that is no pool.
+const REPLACED: &str = ".replaced";
+const NO_POOL: &str = ".no-pool";
 
 /// Rebuilds the pool at `path` from its log, beside it, and puts it in its place. It can grow as
 /// far as the one that was lost, and its log is kept as it was, unless the options say otherwise.
@@ -108,8 +112,7 @@ fn try_rebuild(
     let mut rebuilt = Rebuilt { damages, ..filled };
     // Before the log says anything else of its durability: should this process die, the next one keeps it, too.
     if is_kept {
-        rebuilt.kept =
-            keep_newest(path, if uuid_of(path).is_some() { ".replaced" } else { ".no-pool" })?;
+        rebuilt.kept = keep_newest(path, if uuid_of(path).is_some() { REPLACED } else { NO_POOL })?;
     }
     // Before the pool has its name: a log of an older version does not say whose it is, and a crash in
     // between would leave a pool that nobody can place.
@@ -187,7 +190,11 @@ fn with_way_to_space(error: Error, (path, place): (&Path, &LogDirectory), has_al
     let is_in_the_way = found.is_file() && found.blocks() > 0;
     let (Error::DiskFull(what), true) = (&error, is_in_the_way) else { return error };
     let (log, size) = (place.display(), human_size(found.len()));
-    let quoted = format!("'{}'", path.display().to_string().replace('\'', r"'\''"));
+    // An earlier attempt may have kept it, and then the file is still there when one name is gone.
+    let kept = [REPLACED, NO_POOL].into_iter().flat_map(|ending| kept_already(path, ending));
+    let names = std::iter::once(path.to_path_buf()).chain(kept);
+    let quote = |name: PathBuf| format!("'{}'", name.display().to_string().replace('\'', r"'\''"));
+    let quoted = names.map(quote).collect::<Vec<_>>().join(" ");
     let freed = human_size(512 * found.blocks());
     let otherwise = match has_all {
         true => format!(
@@ -310,6 +317,31 @@ mod tests {
             let rebuilt = "before the pool is rebuilt from";
             assert!(told.contains(rebuilt) && told.contains("raise the maximum"), "{told}");
             assert_eq!(told.contains("do not remove"), !has_all, "{told}");
+        }
+    }
+
+    /// What was told: to move the pool away, which freed nothing where an earlier attempt had kept it.
+    #[test]
+    fn all_names_of_a_file_that_is_in_the_way_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pool");
+        let place = LogDirectory::of(&path, &Options::new());
+        std::fs::write(&path, [7; 5000]).unwrap();
+        std::fs::write(folder.path().join("pool.replaced"), "another").unwrap();
+        let told = || {
+            let full = Error::DiskFull("no room".into());
+            with_way_to_space(full, (&path, &place), true).to_string()
+        };
+        let (name, kept) = (path.display(), folder.path().join("pool.replaced-2"));
+        let kept_name = kept.display();
+        assert!(told().contains(&format!("`mv -- '{name}' FOLDER`")), "{}", told());
+        std::fs::hard_link(&path, &kept).unwrap();
+        let told = told();
+        for command in [
+            format!("`mv -- '{name}' '{kept_name}' FOLDER`"),
+            format!("`rm -- '{name}' '{kept_name}'`"),
+        ] {
+            assert!(told.contains(&command), "{told}");
         }
     }
 }
