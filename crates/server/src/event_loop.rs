@@ -8,6 +8,8 @@
 
 mod drain;
 mod places;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -277,9 +279,19 @@ impl<'a> EventLoop<'a> {
             }
         }
         self.send_replies();
+        self.wait_for_unanswered();
         // Not before: what is gathered knows connections by their places.
         self.free.append(&mut self.freed);
         self.count();
+    }
+
+    /// Waits for writes that have no reply (`CLIENT REPLY OFF`), if no reply has waited for them: they count as any,
+    /// and nobody else would, nor hold back a client that writes faster than the disk.
+    fn wait_for_unanswered(&self) {
+        if let Err(error) = self.shared.store.wait_deferred() {
+            // Nobody is to be told; the log refuses what comes.
+            self.shared.log_store_error(&error);
+        }
     }
 
     /// Sends the replies that wait for the end of the turn.
@@ -443,46 +455,5 @@ impl<'a> EventLoop<'a> {
         self.shared.settings.idle_timeout()?;
         self.connections.iter().any(|connection| connection.is_some()).then_some(())?;
         self.idle_check_ms
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::{Read, Write};
-
-    use mio::net::TcpStream;
-
-    use super::*;
-    use crate::batch::test_run::Bench;
-
-    /// A socket that is readable and not read must not make an event loop turn.
-    #[test]
-    fn a_loop_rests_whatever_a_waiting_client_has_sent() {
-        let bench = Bench::new(Bench::config());
-        let mut event_loop = EventLoop::new(0, Poll::new().unwrap(), &bench.shared);
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let accepted = listener.accept().unwrap().0;
-        accepted.set_nonblocking(true).unwrap();
-        let socket = Socket::Tcp(TcpStream::from_std(accepted));
-        event_loop.adopt(socket, bench.client().client).unwrap();
-        peer.write_all(b"BLPOP k 0\r\n").unwrap();
-        peer.set_nonblocking(true).unwrap();
-        let (mut events, mut sent) = (Events::with_capacity(EVENT_COUNT), 0);
-        let chunk = b"PING\r\n".repeat(10_000);
-        // Until nothing more is taken: the connection has read as much as it wants, and the socket is full.
-        let rests = (0..10_000).any(|_| {
-            let before = sent;
-            while let Ok(size) = peer.write(&chunk[sent % 6..]) {
-                sent += size;
-            }
-            event_loop.turn(&mut events, Some(Duration::from_millis(2))).unwrap();
-            let is_full = sent == before && sent > 1 << 20;
-            is_full && events.is_empty() && event_loop.timeout().is_none()
-        });
-        assert!(rests, "{sent} bytes were taken, and it has something to do in each turn");
-        // It rests because it waits, and not because the client was given up.
-        let nothing = peer.read(&mut [0]).unwrap_err();
-        assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
     }
 }

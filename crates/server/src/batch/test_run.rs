@@ -27,8 +27,13 @@ impl Bench {
 
     /// On a pool of its own.
     pub fn new(config: Config) -> Self {
+        Self::on(config, Options::new())
+    }
+
+    /// On a pool of its own that is opened so.
+    pub fn on(config: Config, options: Options) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let options = Options::new().create(true).max_size_bytes(256 << 20).sweep(false);
+        let options = options.create(true).max_size_bytes(256 << 20).sweep(false);
         let store = Arc::new(options.open(folder.path().join("pool")).unwrap());
         let acl = Acl::open(&config).unwrap();
         let control = Arc::new(Control::new(vec![], &[], None, None));

@@ -1,0 +1,75 @@
+//! An event loop without a server: what it does in its turns.
+
+use std::io::{Read, Write};
+
+use everleaf::{Durability, Options};
+use mio::net::TcpStream;
+
+use super::*;
+use crate::batch::test_run::Bench;
+
+/// An event loop, and the other end of its one connection.
+fn with_client(bench: &Bench) -> (EventLoop<'_>, std::net::TcpStream) {
+    let mut event_loop = EventLoop::new(0, Poll::new().unwrap(), &bench.shared);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let accepted = listener.accept().unwrap().0;
+    accepted.set_nonblocking(true).unwrap();
+    let socket = Socket::Tcp(TcpStream::from_std(accepted));
+    event_loop.adopt(socket, bench.client().client).unwrap();
+    (event_loop, peer)
+}
+
+/// A socket that is readable and not read must not make an event loop turn.
+#[test]
+fn a_loop_rests_whatever_a_waiting_client_has_sent() {
+    let bench = Bench::new(Bench::config());
+    let (mut event_loop, mut peer) = with_client(&bench);
+    peer.write_all(b"BLPOP k 0\r\n").unwrap();
+    peer.set_nonblocking(true).unwrap();
+    let (mut events, mut sent) = (Events::with_capacity(EVENT_COUNT), 0);
+    let chunk = b"PING\r\n".repeat(10_000);
+    // Until nothing more is taken: the connection has read as much as it wants, and the socket is full.
+    let rests = (0..10_000).any(|_| {
+        let before = sent;
+        while let Ok(size) = peer.write(&chunk[sent % 6..]) {
+            sent += size;
+        }
+        event_loop.turn(&mut events, Some(Duration::from_millis(2))).unwrap();
+        let is_full = sent == before && sent > 1 << 20;
+        is_full && events.is_empty() && event_loop.timeout().is_none()
+    });
+    assert!(rests, "{sent} bytes were taken, and it has something to do in each turn");
+    // It rests because it waits, and not because the client was given up.
+    let nothing = peer.read(&mut [0]).unwrap_err();
+    assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
+}
+
+/// What was lost: writes that nobody is told of were waited for by nobody, until somebody else wrote, and were in
+/// memory only, however many they were.
+#[test]
+fn writes_without_a_reply_are_waited_for() {
+    let options = Options::new().durability(Durability::Power);
+    let bench = Bench::on(Bench::config(), options);
+    let (mut event_loop, mut peer) = with_client(&bench);
+    peer.write_all(b"CLIENT REPLY OFF\r\n").unwrap();
+    let (mut events, value) = (Events::with_capacity(EVENT_COUNT), "v".repeat(1000));
+    let mut key_count = 0;
+    while key_count < 2000 {
+        for _ in 0..20 {
+            peer.write_all(format!("SET {key_count} {value}\r\n").as_bytes()).unwrap();
+            key_count += 1;
+        }
+        event_loop.turn(&mut events, Some(Duration::ZERO)).unwrap();
+        let lag = bench.shared.store.statistics().log_lag;
+        assert_eq!(lag, 0, "writes that are in memory only, of {key_count}");
+    }
+    let is_all_there = || bench.shared.store.default_map().len() == key_count;
+    let turns = (0..10_000).take_while(|_| !is_all_there());
+    turns.for_each(|_| event_loop.turn(&mut events, Some(Duration::from_millis(2))).unwrap());
+    assert!(is_all_there(), "they were made");
+    assert_eq!(bench.shared.store.statistics().log_lag, 0);
+    peer.set_nonblocking(true).unwrap();
+    let nothing = peer.read(&mut [0]).unwrap_err();
+    assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
+}
