@@ -73,6 +73,9 @@ pub struct Waiters {
     wanted: Box<[Mutex<Wanted>]>,
     hasher: RandomState,
     table: RankedMutex<Table>,
+    /// How often the next client was looked for.
+    #[cfg(test)]
+    look_count: AtomicUsize,
 }
 
 /// How many clients wait for a key of a hash.
@@ -105,7 +108,16 @@ impl Waiters {
             wanted: (0..PART_COUNT).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
             table: RankedMutex::new(Rank::Waiters, Table::default()),
+            #[cfg(test)]
+            look_count: AtomicUsize::new(0),
         }
+    }
+
+    /// How often the next client was looked for.
+    #[cfg(test)]
+    pub fn look_count(&self) -> usize {
+        // Relaxed: a statistic.
+        self.look_count.load(Ordering::Relaxed)
     }
 
     /// How many clients wait.
@@ -254,6 +266,9 @@ impl Locked<'_> {
         place: &(MapNumber, Vec<u8>),
         behind: Ticket,
     ) -> Option<(Ticket, &Waiter)> {
+        // Relaxed: a statistic.
+        #[cfg(test)]
+        self.waiters.look_count.fetch_add(1, Ordering::Relaxed);
         let queues = match kind {
             Kind::List => &self.table.lists,
             Kind::SortedSet => &self.table.sorted_sets,

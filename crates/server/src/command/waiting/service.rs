@@ -16,7 +16,7 @@
 //! The replies go to the event loops of the clients when what was taken is durable, at the end of the turn
 //! (`event_loop.rs`).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use everleaf::WriteBatch;
@@ -30,7 +30,42 @@ use crate::databases::MapNumber;
 use crate::failure::{Failure, Result};
 use crate::resp::Reply;
 use crate::shared::Shared;
+use crate::types::Kind;
 use crate::waiters::{Delivery, Locked, Ticket};
+
+/// A key of a collection that clients may be served with.
+type ReadyKey = (MapNumber, Vec<u8>);
+
+/// What clients may be served with. Each client is looked at once for each collection that it waits for, however often
+/// others move an element into that, or through a ring.
+struct Ready {
+    /// What was made, or was moved to, and not looked at since.
+    queue: VecDeque<ReadyKey>,
+    /// Those of the queue that were moved to: each is there once.
+    moved_to: BTreeSet<ReadyKey>,
+    /// The last client that was looked at, of those that wait for another kind, and for a list.
+    reached: BTreeMap<ReadyKey, [Ticket; 2]>,
+}
+
+impl Ready {
+    fn new(made: &[ReadyKey]) -> Self {
+        let queue = made.iter().cloned().collect();
+        Ready { queue, moved_to: BTreeSet::new(), reached: BTreeMap::new() }
+    }
+
+    fn add(&mut self, at: MapNumber, key: &[u8]) {
+        let place = (at, key.to_vec());
+        if self.moved_to.insert(place.clone()) {
+            self.queue.push_back(place);
+        }
+    }
+
+    fn take(&mut self) -> Option<ReadyKey> {
+        let place = self.queue.pop_front()?;
+        self.moved_to.remove(&place);
+        Some(place)
+    }
+}
 
 /// Serves clients on a stage that is about to be written.
 pub struct Service<'a> {
@@ -88,65 +123,83 @@ impl<'a> Service<'a> {
             // A client that waits still does so where its database was; it is served when that is exchanged.
             return Ok(());
         }
-        let mut ready: VecDeque<(MapNumber, Vec<u8>)> = stage.made().iter().cloned().collect();
-        while let Some(place) = ready.pop_front() {
-            let (at, key) = (place.0, &place.1);
-            let mut last = 0;
-            loop {
-                let mut staged = Staged {
-                    stage,
-                    source,
-                    types: &self.shared.types,
-                    databases: &self.shared.databases,
-                    place: at,
-                };
-                let Some(kind) = staged.kind(key)? else { break };
-                let Some((ticket, waiter)) = self.waiters.next(kind, &place, last) else { break };
-                last = ticket;
-                // What would be given to a client that is about to be closed would be gone with it.
-                if self.served.contains_key(&ticket) || waiter.client.is_killed() {
-                    continue;
-                }
-                let mark = staged.stage.mark();
-                let mut answer = Vec::new();
-                let limit = self.shared.config.reply_size_max.saturating_sub(self.answer_size);
-                let mut reply = Reply::new(&mut answer, waiter.protocol, limit);
-                // What it may do can have changed since it began to wait.
-                let allowed = check_waiting(self.shared, &waiter.client, &waiter.args);
-                let granted =
-                    allowed.and_then(|()| waiter.blocking.grant(&mut staged, key, &mut reply));
-                let granted = granted.and_then(|granted| match reply.is_full() {
-                    true => Err(Failure::ReplyTooLong),
-                    false => Ok(granted),
-                });
-                match granted {
-                    Ok(true) => {
-                        if let What::Move { destination, .. } = &waiter.blocking.what {
-                            ready.push_back((at, destination.clone()));
-                        }
-                    }
-                    Ok(false) => {
-                        stage.roll_back(&mark);
-                        continue;
-                    }
-                    Err(Failure::ReplyTooLong) if self.answer_size > 0 => {
-                        stage.roll_back(&mark);
-                        stage.forget_mark();
-                        self.left = stage.made().to_vec();
-                        return Ok(());
-                    }
-                    Err(failure) => {
-                        reply.truncate(0);
-                        failure.write(&mut reply, self.shared);
-                        stage.roll_back(&mark);
-                    }
-                }
-                self.answer_size += answer.len();
-                self.served.insert(ticket, answer);
+        let mut ready = Ready::new(stage.made());
+        while let Some(place) = ready.take() {
+            if !self.serve_place(stage, source, &place, &mut ready)? {
+                self.left = stage.made().to_vec();
+                break;
             }
         }
         stage.forget_mark();
         Ok(())
+    }
+
+    /// Serves every client that waits for what is at a place and that was not looked at before. Returns whether there
+    /// was room for their answers.
+    fn serve_place(
+        &mut self,
+        stage: &mut Stage,
+        source: &mut dyn Source,
+        place: &ReadyKey,
+        ready: &mut Ready,
+    ) -> Result<bool> {
+        let (at, key) = (place.0, &place.1);
+        let mut reached = ready.reached.remove(place).unwrap_or_default();
+        loop {
+            let mut staged = Staged {
+                stage,
+                source,
+                types: &self.shared.types,
+                databases: &self.shared.databases,
+                place: at,
+            };
+            let Some(kind) = staged.kind(key)? else { break };
+            let last = &mut reached[usize::from(kind == Kind::List)];
+            let Some((ticket, waiter)) = self.waiters.next(kind, place, *last) else { break };
+            *last = ticket;
+            // What would be given to a client that is about to be closed would be gone with it.
+            if self.served.contains_key(&ticket) || waiter.client.is_killed() {
+                continue;
+            }
+            let mark = staged.stage.mark();
+            let mut answer = Vec::new();
+            let limit = self.shared.config.reply_size_max.saturating_sub(self.answer_size);
+            let mut reply = Reply::new(&mut answer, waiter.protocol, limit);
+            // What it may do can have changed since it began to wait.
+            let allowed = check_waiting(self.shared, &waiter.client, &waiter.args);
+            let granted =
+                allowed.and_then(|()| waiter.blocking.grant(&mut staged, key, &mut reply));
+            let granted = granted.and_then(|granted| match reply.is_full() {
+                true => Err(Failure::ReplyTooLong),
+                false => Ok(granted),
+            });
+            match granted {
+                Ok(true) => {
+                    if let What::Move { destination, .. } = &waiter.blocking.what {
+                        ready.add(at, destination);
+                    }
+                }
+                Ok(false) => {
+                    stage.roll_back(&mark);
+                    continue;
+                }
+                Err(Failure::ReplyTooLong) if self.answer_size > 0 => {
+                    stage.roll_back(&mark);
+                    return Ok(false);
+                }
+                Err(failure) => {
+                    reply.truncate(0);
+                    failure.write(&mut reply, self.shared);
+                    stage.roll_back(&mark);
+                }
+            }
+            self.answer_size += answer.len();
+            self.served.insert(ticket, answer);
+        }
+        if reached != [0; 2] {
+            ready.reached.insert(place.clone(), reached);
+        }
+        Ok(true)
     }
 
     /// Answers the clients that were served, once the stage is written.
@@ -179,7 +232,7 @@ pub fn serve_left(shared: &Shared, loop_index: usize) {
     if let Failure::Store(error) = &failure {
         shared.log_store_error(error);
     }
-    // Nothing was taken: they are served in the next turn that something else begins.
+    // Nothing was taken: it is tried again after a pause (`event_loop.rs`).
     shared.loops[loop_index].serve_later(made);
 }
 
@@ -214,4 +267,33 @@ pub fn serve_rest(shared: &Shared, loop_index: usize, made: &[(MapNumber, Vec<u8
     })?;
     service.finish();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::batch::test_run::Bench;
+
+    /// What was quadratic, with the lock of the waiters: each client that was served with a move had all clients of the
+    /// list that it moved to looked at from the first one on.
+    #[test]
+    fn each_waiting_client_is_looked_at_once() {
+        for moves in [["k k"; 2], ["k other", "other k"]] {
+            let bench = Bench::new(Bench::config());
+            let clients: Vec<_> = (0..200)
+                .map(|number| {
+                    let mut client = bench.client();
+                    let line = format!("BLMOVE {} LEFT RIGHT 0", moves[number % 2]);
+                    assert_eq!(bench.run(&mut client, &line), "");
+                    client
+                })
+                .collect();
+            assert_eq!(bench.run(&mut bench.client(), "LPUSH k a"), ":1");
+            let deliveries = bench.shared.loops[0].take_outbox();
+            assert_eq!(deliveries.len(), clients.len());
+            assert!(deliveries.iter().all(|delivery| delivery.reply == b"$1\r\na\r\n"));
+            assert_eq!(bench.shared.waiters.total(), 0);
+            let count = bench.shared.waiters.look_count();
+            assert!(count < 1000, "{count} clients were looked at");
+        }
+    }
 }
