@@ -136,6 +136,26 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// The same, ascending, and now and then `pause` sees the key that was reached, and says whether to go on. It may
+    /// be one that has expired: `visit` sees nothing of those, however many they are. Not in a transaction.
+    pub fn walk_with_pauses(
+        &mut self,
+        bounds: &Bounds,
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        pause: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        match self {
+            Keys::Store(_, map, _) => {
+                if bounds.is_empty() {
+                    return Ok(());
+                }
+                let visit = |key: &[u8], value: &[u8]| visit(key, counted(value));
+                Ok(map.scan(bounds.as_slices()).visit_with_pauses(visit, pause)?)
+            }
+            Keys::Stage(staged) => staged.walk(bounds, false, &mut visit),
+        }
+    }
+
     /// The number of keys.
     pub fn len(&mut self) -> Result<u64> {
         match self {

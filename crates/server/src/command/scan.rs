@@ -3,11 +3,13 @@
 //! Keys come in order, each at most once, and every key that is there from the first step to the
 //! last is returned. How a cursor stands for a key is told in [`crate::scan_table`].
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use super::context::Context;
 use super::integer::integer_arg;
+use super::keys::Keys;
 use super::walk::Bounds;
 use crate::failure::{CommandResult, Failure};
 use crate::glob::{self, Pattern};
@@ -23,6 +25,8 @@ const TIME_MAX: Duration = Duration::from_millis(50);
 /// Comparisons between two looks at the clock, and those that a key or member counts as besides its bytes.
 const LOOK_COUNT: usize = 1 << 18;
 const ITEM_COUNT: usize = 64;
+/// Keys that are seen between two pauses at most where the clock is looked at in the second: then much was passed over.
+const FEW: u64 = 32;
 /// Bytes of a value that are summed while one byte is compared.
 const SUMMED_SIZE: usize = 16;
 
@@ -82,27 +86,8 @@ pub fn scan(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let mut items = Vec::new();
     let mut found =
         Reply::new(&mut items, context.reply.protocol, shared.config.reply_size_max / 2);
-    let (mut seen, mut returned) = (0, 0);
-    let mut last = None;
-    let types = context.keys.types();
-    let is_wanted = |value: &[u8]| {
-        let name = || types.header(value).map_or("string", |header| header.kind.name());
-        options.kind.as_ref().is_none_or(|kind| kind == name().as_bytes())
-    };
-    let pattern = options.pattern.as_ref();
-    let mut time = StepTime::new(pattern);
-    context.keys.walk(&bounds, false, |key, value| {
-        seen += 1;
-        if is_wanted(value) && pattern.is_none_or(|pattern| pattern.matches(key)) {
-            found.bulk(key);
-            returned += 1;
-        }
-        if seen == options.count || found.is_full() || time.is_over(key, value) {
-            last = Some(key.to_vec());
-            return ControlFlow::Break(());
-        }
-        ControlFlow::Continue(())
-    })?;
+    let mut time = StepTime::new(options.pattern.as_ref());
+    let (returned, last) = step(&mut context.keys, &bounds, &options, &mut time, &mut found)?;
     let client_id = context.session.client.id;
     let next = last.map_or(0, |key| shared.scans.advance(client_id, cursor, &key));
     let reply = &mut context.reply;
@@ -111,6 +96,48 @@ pub fn scan(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     reply.array(returned);
     reply.encoded(&items);
     Ok(())
+}
+
+/// Looks at the keys of a step. Returns how many are returned, and the last that was looked at, if more may follow.
+fn step(
+    keys: &mut Keys<'_>,
+    bounds: &Bounds,
+    options: &ScanOptions,
+    time: &mut StepTime,
+    found: &mut Reply<'_>,
+) -> Result<(usize, Option<Vec<u8>>), Failure> {
+    let types = keys.types();
+    let is_wanted = |value: &[u8]| {
+        let name = || types.header(value).map_or("string", |header| header.kind.name());
+        options.kind.as_ref().is_none_or(|kind| kind == name().as_bytes())
+    };
+    let pattern = options.pattern.as_ref();
+    let (seen, last, began) = (Cell::new(0), Cell::new(None), time.began);
+    let (mut returned, mut seen_before) = (0, 0);
+    let visit = |key: &[u8], value: &[u8]| {
+        seen.update(|seen| seen + 1);
+        if is_wanted(value) && pattern.is_none_or(|pattern| pattern.matches(key)) {
+            found.bulk(key);
+            returned += 1;
+        }
+        if seen.get() == options.count || found.is_full() || time.is_over(key, value) {
+            last.set(Some(key.to_vec()));
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    };
+    // Of what has expired nothing is seen, however much it is.
+    let pause = |reached: &[u8]| {
+        let few_were_seen = seen.get() - seen_before <= FEW;
+        seen_before = seen.get();
+        if few_were_seen && began.elapsed() > TIME_MAX {
+            last.set(Some(reached.to_vec()));
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    };
+    keys.walk_with_pauses(bounds, visit, pause)?;
+    Ok((returned, last.into_inner()))
 }
 
 /// A cursor as C's `strtoul` reads it, as client libraries may rely on: nothing is 0, a sign is
@@ -165,12 +192,49 @@ fn parse_options(request: &Request<'_>) -> Result<ScanOptions, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use everleaf::Expiry;
+
     use super::*;
+    use crate::batch::context_of;
+    use crate::batch::test_run::Bench;
+    use crate::statistics::Tally;
+
+    /// Of a step whose time is over.
+    fn no_time(pattern: Option<&Pattern>) -> StepTime {
+        let mut time = StepTime::new(pattern);
+        time.began = time.began.checked_sub(2 * TIME_MAX).expect("the machine runs that long");
+        time
+    }
+
+    /// What took seconds: a step passed over all that had expired and was not swept yet, without a look at the clock.
+    #[test]
+    fn a_step_ends_among_what_has_expired() {
+        let bench = Bench::new(Bench::config());
+        let map = bench.shared.store.default_map();
+        for number in 0..20_000_u32 {
+            map.put_with_expiry(number.to_be_bytes(), "", Expiry::from_unix_ms(1)).unwrap();
+        }
+        map.put([0xff], "live").unwrap();
+        let (mut session, mut tally, mut out) = (bench.client(), Tally::default(), vec![]);
+        let limit = usize::MAX;
+        let mut context = context_of(&bench.shared, &mut session, &mut tally, &mut out, limit);
+        let options = ScanOptions { pattern: None, prefix: vec![], count: 10, kind: None };
+        let mut bounds = Bounds::of_prefix(b"");
+        let mut returned = Vec::new();
+        loop {
+            let Context { keys, reply, .. } = &mut context;
+            let (count, last) =
+                step(keys, &bounds, &options, &mut no_time(None), reply).ok().unwrap();
+            returned.push(count);
+            let Some(last) = last else { break };
+            bounds.skip_to_after(last);
+        }
+        assert_eq!(returned, [0, 0, 0, 0, 1], "keys of each step");
+    }
 
     /// How many items are looked at until the clock is read, in a step whose time is over.
     fn items_until_look(pattern: Option<&Pattern>, text: &[u8], value: &[u8]) -> Option<usize> {
-        let mut time = StepTime::new(pattern);
-        time.began = time.began.checked_sub(2 * TIME_MAX).expect("the machine runs that long");
+        let mut time = no_time(pattern);
         (1..=LOOK_COUNT).find(|_| time.is_over(text, value))
     }
 

@@ -157,6 +157,14 @@ impl Pages {
         self.has_more
     }
 
+    /// The last key of the page before, if more may follow.
+    pub(crate) fn reached(&self, reverse: bool) -> Option<&[u8]> {
+        match if reverse { &self.to } else { &self.from } {
+            Bound::Excluded(reached) if self.has_more => Some(reached),
+            _ => None,
+        }
+    }
+
     /// Whether a key can lie in what is left.
     pub(super) fn may_have_keys(&self) -> bool {
         self.has_more && !are_crossed(as_slice(&self.from), as_slice(&self.to))

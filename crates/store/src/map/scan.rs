@@ -94,11 +94,29 @@ impl<'a> Scan<'a> {
     /// # Errors
     /// As [`Map::get`]; what comes before damage was visited.
     pub fn visit(self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
-        self.visit_pages(&mut visit)
+        self.visit_pages(&mut visit, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// As [`Self::visit`], compiled once.
-    fn visit_pages(self, visit: &mut VisitPair<'_>) -> Result<()> {
+    /// For the server: as [`Self::visit`], and between two operations `pause` sees the key that was reached, and says
+    /// whether to go on. It may be one that has expired: `visit` sees nothing of those, however many they are.
+    ///
+    /// # Errors
+    /// As [`Self::visit`].
+    #[doc(hidden)]
+    pub fn visit_with_pauses(
+        self,
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        mut pause: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.visit_pages(&mut visit, &mut pause)
+    }
+
+    /// As [`Self::visit_with_pauses`], compiled once.
+    fn visit_pages(
+        self,
+        visit: &mut VisitPair<'_>,
+        pause: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
         let Scan { mut source, bounds, reverse, limit, now_ms, keys_only } = self;
         let verify = keys_only.then_some(Verify::Key);
         let is_over = |expiry_ms: u64| expiry_ms != 0 && now_ms.is_some_and(|now| expiry_ms <= now);
@@ -114,6 +132,9 @@ impl<'a> Scan<'a> {
                 left -= 1;
                 visit(record.key, record.value)
             })?;
+            if pages.reached(reverse).is_some_and(|reached| pause(reached).is_break()) {
+                break;
+            }
         }
         Ok(())
     }
