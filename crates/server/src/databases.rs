@@ -195,7 +195,8 @@ impl Databases {
         }
     }
 
-    /// Removes all keys of all databases, of one after the other.
+    /// Removes all keys of all databases, of one after the other: for others one step if the caller is alone
+    /// (`exclusion.rs`).
     pub fn clear_all(&self) -> Result<()> {
         self.existing().try_for_each(|place| self.map(place).clear())
     }

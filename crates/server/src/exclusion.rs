@@ -1,9 +1,9 @@
 //! Lets a command be run while no other is.
 //!
 //! Each event loop has a lock of its own, which it holds while it runs the requests of one read, and which nobody else
-//! wants: it costs a few nanoseconds. A thread that must be alone (`SWAPDB`) leaves, and takes the locks of all loops,
-//! in order; only one does so at a time. So there is no deadlock: a thread that waits for others holds nothing that
-//! they want. The locks come before all others.
+//! wants: it costs a few nanoseconds. A thread that must be alone (`SWAPDB`, `FLUSHALL`) leaves, and takes the locks of
+//! all loops, in order; only one does so at a time. So there is no deadlock: a thread that waits for others holds
+//! nothing that they want. The locks come before all others.
 
 use everleaf::ranked::{Rank, RankedGuard, RankedMutex};
 

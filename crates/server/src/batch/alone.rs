@@ -1,15 +1,17 @@
-//! Requests that are run while nobody else runs one: those that exchange databases.
+//! Requests that are run while nobody else runs one: those that exchange databases, and `FLUSHALL` of several: a key
+//! that is moved meanwhile would be in none of them, and be there afterwards.
 //!
 //! All event loops wait for that, so nobody waits who would be refused anyway: whether the client may run such a
-//! request, and whether it names two databases, is asked before. The first is asked again behind the waiting, in which
+//! request, and whether its arguments are right, is asked before. The first is asked again behind the waiting, in which
 //! its rules may have been changed.
 
 use super::Batch;
 use crate::command::dispatch::refuse;
+use crate::command::keyspace::check_mode;
 use crate::command::rename;
 
 impl Batch<'_> {
-    /// Whether a request exchanges databases.
+    /// Whether a request exchanges databases, or empties several.
     #[inline]
     pub(super) fn must_be_alone(&self, rest: &[u8]) -> bool {
         let request = self.parser.request(rest);
@@ -19,10 +21,13 @@ impl Batch<'_> {
         };
         match self.session.transaction.is_open() {
             true => self.session.transaction.exchanges() && is("exec"),
-            // One that names no two databases is refused whatever others do.
+            // One whose arguments are wrong is refused whatever others do.
             false => {
-                let count = self.shared.databases.count();
-                is("swapdb") && rename::exchanged(&request, count).is_ok()
+                let databases = &self.shared.databases;
+                (is("swapdb") && rename::exchanged(&request, databases.count()).is_ok())
+                    || (is("flushall")
+                        && check_mode(&request).is_ok()
+                        && databases.existing().nth(1).is_some())
             }
         }
     }
@@ -87,5 +92,28 @@ mod tests {
         assert_eq!(bench.run(&mut user, "PING"), "+PONG", "the transaction has ended");
         let counts: Vec<u64> = bench.shared.acl.log.newest(9).iter().map(|it| it.count).collect();
         assert_eq!(counts, [1, 1], "each refusal is noted once");
+    }
+
+    /// What was left: a key that was moved into a database that `FLUSHALL` had emptied, from one that it came to later.
+    #[test]
+    fn all_databases_are_emptied_at_one_moment() {
+        let bench = Bench::new(Bench::config());
+        let alone = || bench.shared.exclusion.alone_count();
+        let mut client = bench.client();
+        assert_eq!(bench.run(&mut client, "FLUSHALL"), "+OK");
+        assert_eq!(alone(), 0, "there is one database");
+        for line in ["SELECT 1", "SET k v", "SELECT 0", "SET k v"] {
+            assert_eq!(bench.run(&mut client, line), "+OK");
+        }
+        for line in ["FLUSHALL NOW", "FLUSHALL SYNC ASYNC", "FLUSHDB"] {
+            bench.run(&mut client, line);
+            assert_eq!(alone(), 0, "{line}");
+        }
+        assert_eq!(bench.run(&mut client, "FLUSHALL ASYNC"), "+OK");
+        assert_eq!(alone(), 1);
+        for line in ["SELECT 1", "DBSIZE", "SELECT 0", "DBSIZE"] {
+            let expected = if line == "DBSIZE" { ":0" } else { "+OK" };
+            assert_eq!(bench.run(&mut client, line), expected);
+        }
     }
 }

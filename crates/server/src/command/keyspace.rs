@@ -69,7 +69,8 @@ pub fn flushdb(context: &mut Context<'_>, request: &Request<'_>) -> CommandResul
     Ok(())
 }
 
-/// `FLUSHALL [ASYNC | SYNC]`: the maps of all databases; other maps of the pool stay.
+/// `FLUSHALL [ASYNC | SYNC]`: the maps of all databases; other maps of the pool stay. If there are several, nobody else
+/// runs a command (`batch/alone.rs`).
 pub fn flushall(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     check_mode(request)?;
     match &mut context.keys {
@@ -83,7 +84,8 @@ pub fn flushall(context: &mut Context<'_>, request: &Request<'_>) -> CommandResu
     Ok(())
 }
 
-fn check_mode(request: &Request<'_>) -> CommandResult {
+/// Whether what follows the name is right.
+pub fn check_mode(request: &Request<'_>) -> CommandResult {
     match request.get(1) {
         None => Ok(()),
         Some(mode) if request.len() == 2 && mode.eq_ignore_ascii_case(b"async") => Ok(()),

@@ -30,7 +30,7 @@ mod info;
 pub mod integer;
 pub mod key_positions;
 pub mod keys;
-mod keyspace;
+pub mod keyspace;
 mod latency;
 mod lcs;
 mod limits;
