@@ -41,6 +41,8 @@ const EVENT_COUNT: usize = 256;
 const DEFERRED_COUNT_MAX: usize = 64;
 /// How long the last turn of a server that stops may take, in milliseconds, besides the commands that are being run.
 const LATE_MS: u64 = 100;
+/// How long clients wait whom the store refused to serve, in milliseconds, until it is tried again.
+const RETRY_MS: u64 = 1_000;
 /// How long a connection waits for its peer to end it, in milliseconds, after all was said.
 const LINGER_MS: u64 = 5_000;
 
@@ -69,6 +71,8 @@ pub struct EventLoop<'a> {
     scratch: Scratch,
     /// What was done since the counters were last brought up to date.
     tally: Tally,
+    /// When to try again to serve clients that wait for what this loop has made, if that has failed.
+    left_due_ms: Option<u64>,
     /// When to look for idle connections next, in milliseconds since the server started.
     idle_check_ms: Option<u64>,
 }
@@ -98,6 +102,7 @@ impl<'a> EventLoop<'a> {
             monitors: Vec::new(),
             scratch: Scratch::new(),
             tally: Tally::default(),
+            left_due_ms: None,
             idle_check_ms: None,
         }
     }
@@ -128,6 +133,8 @@ impl<'a> EventLoop<'a> {
             // First, while no reply waits that they could overtake.
             self.take_deliveries(now_ms);
             self.take_shown(now_ms);
+        }
+        if woken || self.left_due_ms.is_some_and(|due_ms| due_ms <= now_ms) {
             serve_left(self.shared, self.index);
         }
         for event in events.iter() {
@@ -149,6 +156,7 @@ impl<'a> EventLoop<'a> {
             self.idle_check_ms = None;
         }
         self.end_turn();
+        self.left_due_ms = self.state.has_made().then_some(now_ms + RETRY_MS);
         self.close_idle(now_ms);
         self.close_lingering(now_ms);
         self.close_handshaking(now_ms);
@@ -444,6 +452,7 @@ impl<'a> EventLoop<'a> {
             .into_iter()
             .chain(handshaking_ms)
             .chain(self.idle_due_ms())
+            .chain(self.left_due_ms)
             .chain(self.blocked.next_ms())
             .min()?;
         // One more millisecond, so that a wait cut short by rounding does not wake too early.

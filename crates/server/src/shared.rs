@@ -143,9 +143,14 @@ impl LoopState {
         std::mem::take(&mut lock(&self.outbox))
     }
 
-    /// Leaves clients that wait for what this loop has made to its next turn; it must be woken.
+    /// Leaves clients that wait for what this loop has made to its next turn, if it is woken, or to one after a pause.
     pub fn serve_later(&self, made: Vec<(MapNumber, Vec<u8>)>) {
         lock(&self.made).extend(made);
+    }
+
+    /// Whether clients were left for something since [`Self::take_made`].
+    pub fn has_made(&self) -> bool {
+        !lock(&self.made).is_empty()
     }
 
     /// What clients were left for since the last call.

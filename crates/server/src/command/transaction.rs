@@ -328,6 +328,7 @@ fn serve<'a>(
 fn finish(context: &Context<'_>, service: Option<Service<'_>>, stage: &mut Stage) {
     let (shared, loop_index) = (context.shared, context.session.client.loop_index);
     stage.keep_separators(&shared.types);
+    let mut made = Vec::new();
     let served = match (stage.places(), service) {
         (Some(places), service) => {
             // It has served nobody.
@@ -335,17 +336,27 @@ fn finish(context: &Context<'_>, service: Option<Service<'_>>, stage: &mut Stage
             shared.databases.exchange(places);
             shared.watching.follow(&shared.databases, stage.exchanged());
             let waited = shared.waiters.lock().follow(&shared.databases, stage.exchanged());
-            serve_rest(shared, loop_index, &[stage.made(), &waited].concat())
+            made = [stage.made(), &waited].concat();
+            serve_rest(shared, loop_index, &made)
         }
         (None, Some(service)) => {
             service.finish();
             Ok(())
         }
-        (None, None) => serve_rest(shared, loop_index, stage.made()),
+        (None, None) => {
+            let served = serve_rest(shared, loop_index, stage.made());
+            if served.is_err() {
+                made = stage.made().to_vec();
+            }
+            served
+        }
     };
-    // What was written is written; a client that waits goes on to do so.
-    if let Err(Failure::Store(error)) = served {
-        context.shared.log_store_error(&error);
+    // What was written is written; a client that waits goes on to do so, and it is tried again (`event_loop.rs`).
+    if let Err(failure) = served {
+        if let Failure::Store(error) = failure {
+            shared.log_store_error(&error);
+        }
+        shared.loops[loop_index].serve_later(made);
     }
 }
 

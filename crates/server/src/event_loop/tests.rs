@@ -7,6 +7,7 @@ use mio::net::TcpStream;
 
 use super::*;
 use crate::batch::test_run::Bench;
+use crate::databases::MapNumber;
 
 /// An event loop, and the other end of its one connection.
 fn with_client(bench: &Bench) -> (EventLoop<'_>, std::net::TcpStream) {
@@ -72,4 +73,31 @@ fn writes_without_a_reply_are_waited_for() {
     peer.set_nonblocking(true).unwrap();
     let nothing = peer.read(&mut [0]).unwrap_err();
     assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
+}
+
+/// What was forgotten: clients that the store had refused to serve waited until somebody made what was there already.
+#[test]
+fn clients_that_could_not_be_served_are_served_later() {
+    let bench = Bench::new(Bench::config());
+    let (mut event_loop, _peer) = with_client(&bench);
+    let (mut client, place) = (bench.client(), MapNumber::default());
+    assert_eq!(bench.run(&mut client, "BLPOP k 0"), "");
+    // As if the store had had no room.
+    let (_, waiter) = bench.shared.waiters.lock().take_client(client.client.id).unwrap();
+    assert_eq!(bench.run(&mut bench.client(), "RPUSH k a"), ":1");
+    bench.shared.waiters.lock().add(waiter);
+    bench.shared.loops[0].serve_later(vec![(place, b"k".to_vec())]);
+    let mut events = Events::with_capacity(EVENT_COUNT);
+    assert_eq!(event_loop.timeout(), None);
+    event_loop.turn(&mut events, Some(Duration::ZERO)).unwrap();
+    assert!(bench.shared.loops[0].has_made(), "it is not tried in each turn");
+    let pause = event_loop.timeout().expect("it is tried again");
+    assert!(pause <= Duration::from_millis(RETRY_MS + 1), "{pause:?}");
+    event_loop.left_due_ms = Some(0);
+    event_loop.turn(&mut events, Some(Duration::ZERO)).unwrap();
+    assert_eq!(bench.shared.waiters.total(), 0);
+    let replies = bench.shared.loops[0].take_deliveries();
+    assert_eq!(replies.len(), 1);
+    assert_eq!(replies[0].reply, b"*2\r\n$1\r\nk\r\n$1\r\na\r\n");
+    assert_eq!(event_loop.timeout(), None);
 }
