@@ -215,6 +215,7 @@ impl Connection {
     }
 
     /// Takes what it is shown of others; the connection must be served. Returns whether it is shown anything any more.
+    /// It counts as durable, though what others have written may not be: no reply tells of that yet (I4).
     pub fn take_shown(&mut self, shared: &Shared) -> bool {
         let Some(monitor) = &self.session.monitor else {
             self.is_known_monitor = false;
