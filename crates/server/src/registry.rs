@@ -176,6 +176,9 @@ impl Client {
 #[derive(Debug)]
 pub struct Registry {
     state: Mutex<State>,
+    /// How often all were asked for.
+    #[cfg(test)]
+    pub all_count: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -186,7 +189,11 @@ struct State {
 
 impl Registry {
     pub fn new() -> Self {
-        Registry { state: Mutex::new(State { next_id: 1, clients: BTreeMap::new() }) }
+        Registry {
+            state: Mutex::new(State { next_id: 1, clients: BTreeMap::new() }),
+            #[cfg(test)]
+            all_count: AtomicUsize::new(0),
+        }
     }
 
     /// Adds a connection.
@@ -229,8 +236,16 @@ impl Registry {
         see(&self.lock().clients)
     }
 
+    /// The connection of this number.
+    pub fn get(&self, id: u64) -> Option<Arc<Client>> {
+        self.lock().clients.get(&id).cloned()
+    }
+
     /// All connections, oldest first.
     pub fn all(&self) -> Vec<Arc<Client>> {
+        // Relaxed: a statistic.
+        #[cfg(test)]
+        self.all_count.fetch_add(1, Ordering::Relaxed);
         self.lock().clients.values().cloned().collect()
     }
 

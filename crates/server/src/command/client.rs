@@ -76,8 +76,8 @@ fn unblock(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let client_id = u64::try_from(integer_arg(request.arg(2))?).unwrap_or(0);
     if context.later.is_some() {
         // The lock of the waiters comes before what is held here.
-        let clients = context.shared.registry.all();
-        let waits = clients.iter().any(|client| client.id == client_id && client.is_waiting());
+        let client = context.shared.registry.get(client_id);
+        let waits = client.is_some_and(|client| client.is_waiting());
         let loop_index = context.session.client.loop_index;
         context.act(move |shared| {
             waiting::unblock(shared, loop_index, client_id, with_error);
@@ -225,7 +225,13 @@ fn kill(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let now_ms = context.shared.now_ms();
     let own_id = context.session.client.id;
     let mut count = 0;
-    for client in context.shared.registry.all() {
+    let registry = &context.shared.registry;
+    // A transaction may ask for any number of them while everybody waits.
+    let clients = match filter.id {
+        Some(id) => registry.get(id).into_iter().collect(),
+        None => registry.all(),
+    };
+    for client in clients {
         if context.is_killed(&client) || !filter.includes(&client, own_id, now_ms) {
             continue;
         }
@@ -286,5 +292,33 @@ impl KillFilter<'_> {
                 .as_ref()
                 .is_none_or(|user| client.user().is_some_and(|own| Arc::ptr_eq(user, &own)))
             && self.age_s.is_none_or(|age| age_s >= age)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use crate::batch::test_run::Bench;
+
+    /// What went through all clients, in a transaction for each command and with everybody waiting.
+    #[test]
+    fn a_client_that_is_named_is_looked_up() {
+        let bench = Bench::new(Bench::config());
+        let (mut admin, other, mut waiting) = (bench.client(), bench.client(), bench.client());
+        assert_eq!(bench.run(&mut waiting, "BLPOP k 0"), "");
+        let (other, waiting) = (other.client.id, waiting.client.id);
+        assert_eq!(bench.run(&mut admin, "MULTI"), "+OK");
+        for line in [
+            format!("CLIENT KILL ID {other}"),
+            "CLIENT KILL ID 99".to_string(),
+            format!("CLIENT UNBLOCK {waiting}"),
+            format!("CLIENT UNBLOCK {other}"),
+        ] {
+            assert_eq!(bench.run(&mut admin, &line), "+QUEUED", "{line}");
+        }
+        assert_eq!(bench.run(&mut admin, "EXEC"), "*4\r\n:1\r\n:0\r\n:1\r\n:0");
+        // Relaxed: counted by this thread.
+        assert_eq!(bench.shared.registry.all_count.load(Ordering::Relaxed), 0);
     }
 }
