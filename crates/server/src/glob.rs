@@ -13,6 +13,16 @@ const LENGTH_MAX: usize = everleaf::KEY_SIZE_MAX;
 thread_local! {
     /// Patterns that this thread has taken apart.
     pub static TAKEN_COUNT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    /// Those of them that there are, and the most that there were.
+    static LIVE_COUNT: std::cell::Cell<i64> = const { std::cell::Cell::new(0) };
+    pub static PEAK_COUNT: std::cell::Cell<i64> = const { std::cell::Cell::new(0) };
+}
+
+#[cfg(test)]
+impl Drop for Pattern {
+    fn drop(&mut self) {
+        LIVE_COUNT.set(LIVE_COUNT.get() - 1);
+    }
 }
 
 /// A pattern that was taken apart.
@@ -43,7 +53,11 @@ type Class = [u64; 4];
 impl Pattern {
     pub fn new(pattern: &[u8]) -> Self {
         #[cfg(test)]
-        TAKEN_COUNT.set(TAKEN_COUNT.get() + 1);
+        {
+            TAKEN_COUNT.set(TAKEN_COUNT.get() + 1);
+            LIVE_COUNT.set(LIVE_COUNT.get() + 1);
+            PEAK_COUNT.set(PEAK_COUNT.get().max(LIVE_COUNT.get()));
+        }
         let mut taken =
             Pattern { parts: Vec::new(), classes: Vec::new(), length: 0, behind_last_star: None };
         let mut rest = pattern;
