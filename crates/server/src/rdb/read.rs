@@ -158,9 +158,12 @@ impl<'a> Reader<'a> {
                 let compressed_size = usize::try_from(self.length()?).ok()?;
                 let size = usize::try_from(self.length()?).ok()?;
                 if size > self.budget {
-                    // Not said of what only claims it.
-                    self.is_over |=
-                        compressed_size <= self.rest.len() && size <= size_max(compressed_size);
+                    // Neither is said of what cannot be as long as it claims, and not that it is too much before all
+                    // that it is made of is there.
+                    if size <= size_max(compressed_size) {
+                        let is_whole = compressed_size <= self.rest.len();
+                        (self.is_over, self.is_short) = (is_whole, !is_whole);
+                    }
                     return None;
                 }
                 decompressed(self.take(compressed_size)?, size)?
@@ -400,6 +403,23 @@ mod tests {
             damaged[index] ^= 1;
             assert!(!is_newer(&damaged) && !is_newer(&newer[..index]), "{index}");
         }
+    }
+
+    /// What was refused: a long collection in a file, whose part that was read ended inside of the item that was too
+    /// much.
+    #[test]
+    fn too_much_that_is_not_there_yet_is_short() {
+        // It says that ten bytes hold 200.
+        let whole = [&b"\xc3\x0a\x40\xc8"[..], &[0; 10]].concat();
+        for (size, is_whole) in [(whole.len(), true), (whole.len() - 1, false), (4, false)] {
+            let mut reader = Reader { budget: 100, ..Reader::new(&whole[..size]) };
+            assert_eq!(reader.string(), None);
+            assert_eq!((reader.is_over, reader.is_short), (is_whole, !is_whole), "{size}");
+        }
+        // Two bytes cannot.
+        let mut reader = Reader { budget: 100, ..Reader::new(b"\xc3\x02\x7f\xff\x00\x00") };
+        assert_eq!(reader.string(), None);
+        assert!(!reader.is_over && !reader.is_short);
     }
 
     #[test]
