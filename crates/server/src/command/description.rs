@@ -27,7 +27,7 @@ pub fn command(context: &mut Context<'_>, request: &Request<'_>) -> CommandResul
             for name in request.args_from(2) {
                 match facts::find(name) {
                     Some(index) => info(reply, &COMMANDS[index]),
-                    None => reply.null_array(),
+                    None => reply.null(),
                 }
             }
         }

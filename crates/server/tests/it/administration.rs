@@ -113,7 +113,7 @@ fn commands_are_described() {
     assert!(list.contains("\"config\" \"config|get\""), "{list}");
     assert_eq!(
         client.line("COMMAND INFO get nosuch"),
-        "[[\"get\" :2 [+readonly +fast] :1 :1 :1 [+@read +@string +@fast] [] [] []] nil[]]"
+        "[[\"get\" :2 [+readonly +fast] :1 :1 :1 [+@read +@string +@fast] [] [] []] nil]"
     );
     assert_eq!(client.line("COMMAND").matches("\"get\"").count(), 1);
     assert_eq!(client.line("COMMAND INFO"), client.line("COMMAND"));

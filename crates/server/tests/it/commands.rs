@@ -595,6 +595,7 @@ fn collections_are_sorted_by_weights() {
             ("MSET w_1 c w_2 b w_3 a", "+OK"),
             ("SORT l BY w_* ALPHA GET # GET w_*", "[\"3\" \"a\" \"2\" \"b\" \"1\" \"c\"]"),
             ("SORT_RO l BY nosort", "[\"3\" \"1\" \"2\"]"),
+            ("SORT l BY nosort BY w_* ALPHA", "[\"3\" \"1\" \"2\"]"),
             ("HSET h_1 f 9", ":1"),
             ("SORT l GET h_*->f", "[\"9\" nil nil]"),
             ("SORT l GET h_*->f STORE t", ":3"),

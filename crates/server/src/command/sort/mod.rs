@@ -48,17 +48,17 @@ fn run(
     let staged = keys.staged()?;
     let kinds = [Kind::List, Kind::Set, Kind::SortedSet];
     let kind = Collection::find_any(staged, request.arg(1), &kinds)?.map(|found| found.header.kind);
-    if options.is_unsorted() && kind == Some(Kind::Set) && options.destination.is_some() {
+    if options.is_unsorted && kind == Some(Kind::Set) && options.destination.is_some() {
         // What is stored must not depend on the order in which a set happens to lie.
-        (options.by, options.by_bytes) = (None, true);
+        (options.by, options.by_bytes, options.is_unsorted) = (None, true, false);
     }
-    let descends = options.is_unsorted() && options.descends;
+    let descends = options.is_unsorted && options.descends;
     let mut budget = CopyBudget::new(SIZE_MAX);
     let mut members = match kind {
         Some(kind) => members(staged, request.arg(1), kind, descends, &mut budget)?,
         None => Vec::new(),
     };
-    if !options.is_unsorted() {
+    if !options.is_unsorted {
         members = weight::sorted(staged, members, &options, &mut budget)?;
     }
     let members = &members[options.part(members.len())];

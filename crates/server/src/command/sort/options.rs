@@ -17,6 +17,8 @@ pub struct Options<'a> {
     /// What is told of each member, if not the member itself.
     pub get: Vec<&'a [u8]>,
     pub destination: Option<&'a [u8]>,
+    /// Whether the order is left as it is, by any of the patterns: all weights are the same.
+    pub is_unsorted: bool,
     reads_others: Option<&'static str>,
     start: i64,
     count: Option<i64>,
@@ -35,7 +37,9 @@ impl<'a> Options<'a> {
                 b"by" => {
                     let pattern = next()?;
                     options.by = Some(pattern);
-                    if text(pattern).contains(&b'*') {
+                    if !text(pattern).contains(&b'*') {
+                        options.is_unsorted = true;
+                    } else {
                         options.reads_others = options.reads_others.or(Some("BY"));
                     }
                 }
@@ -58,11 +62,6 @@ impl<'a> Options<'a> {
     /// The first option that reads keys which the command does not name.
     pub fn reads_others(&self) -> Option<&'static str> {
         self.reads_others
-    }
-
-    /// Whether the order is left as it is: all weights are the same.
-    pub fn is_unsorted(&self) -> bool {
-        self.by.is_some_and(|pattern| !text(pattern).contains(&b'*'))
     }
 
     /// Which of so many are wanted.
