@@ -269,10 +269,10 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         session.pin();
         let mut from_fences = BTreeSet::new();
         self.free_inner(session, self.root(), &mut from_fences);
+        session.unpin();
         for fence in from_fences {
             K::free_fence(session, fence);
         }
-        session.unpin();
     }
 
     /// Gives back leaves that nobody has seen, with all they refer to.
@@ -300,6 +300,11 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 // SAFETY: children above level 1 are inner nodes.
                 let child = unsafe { Shared::new(child.cast()) };
                 self.free_inner(session, child, fences);
+                // Nobody else can reach what is left: the pin protects nothing of it, and others may wait for its end.
+                session.unpin();
+                #[cfg(test)]
+                tests::note_rest(session.is_pinned());
+                session.pin();
             } else {
                 // SAFETY: children of level 1 are leaves.
                 let child = unsafe { Shared::new(child.cast()) };
@@ -358,5 +363,43 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         session.free_block(leaf.block);
         // SAFETY: allocated with this size; nobody can reach the tree any more.
         unsafe { session.free_node(leaf.as_ptr().cast(), size_of::<Leaf<M>>()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use everleaf_pool::{Domain, Pool};
+
+    use crate::{Change, Trees};
+
+    thread_local! {
+        static RESTS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Counts the times at which a thread that frees a tree holds nobody up.
+    pub(super) fn note_rest(is_pinned: bool) {
+        RESTS.set(RESTS.get() + usize::from(!is_pinned));
+    }
+
+    /// What held up all writers that wait for the end of operations: a tree was freed under one pin.
+    #[test]
+    fn a_large_tree_is_freed_under_many_pins() {
+        let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
+        let trees: Trees = Trees::create(pool).expect("room");
+        let tree = trees.bytes_tree("emptied").expect("room");
+        let mut session = trees.heap().session().expect("a session");
+        for number in 0..50_000_u32 {
+            let key = number.to_be_bytes();
+            tree.change(&mut session, &Change::upsert(&key, b"value")).expect("room");
+        }
+        tree.cell().clear(&mut session).expect("room");
+        drop(session);
+        let mut session = trees.heap().session().expect("a session");
+        assert_eq!(RESTS.get(), 0);
+        while tree.cell().tidy(&mut session) {}
+        assert!(RESTS.get() > 3, "{} rests", RESTS.get());
+        assert_eq!(trees.check().expect("a check").problems, Vec::<String>::new());
     }
 }
