@@ -198,7 +198,7 @@ impl Databases {
     /// Removes all keys of all databases, of one after the other: for others one step if the caller is alone
     /// (`exclusion.rs`).
     pub fn clear_all(&self) -> Result<()> {
-        self.existing().try_for_each(|place| self.map(place).clear())
+        self.existing().try_for_each(|place| self.map(place).clear_at_once())
     }
 
     /// The databases that have keys and can be selected, with the figures of their maps.

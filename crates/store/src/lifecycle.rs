@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use everleaf_index::{BytesTree, Hardware, Machine, Session, Verify};
+use everleaf_index::{BytesTree, Hardware, Machine, Session, Trees, Verify};
 
 use crate::event::{Event, EventFn};
 use crate::maintenance::behind_damage::first_readable;
@@ -39,9 +39,8 @@ impl Lifecycle {
             events: EventFn::default(),
         };
         let sweep = options.sweep;
-        let has_work = sweep || shared.log.is_some() || shared.trees.is_opening();
-        let is_fixed = shared.trees.heap().pool().is_read_only() || options.is_simulated();
-        if has_work && !is_fixed {
+        let is_opening = shared.trees.is_opening() && Self::may_work(options, &shared.trees);
+        if shared.has_upkeep || is_opening {
             let (limit, events) = (options.snapshot_after_bytes, options.events.clone());
             let thread = std::thread::Builder::new().name("everleaf-sweep".to_string());
             let sweep = thread.spawn(move || run(&shared, &shutdown, sweep, limit, &events));
@@ -52,6 +51,15 @@ impl Lifecycle {
         // From here on: of what was never open no end is told.
         life.events = options.events.clone();
         Ok(Arc::new(life))
+    }
+
+    /// Whether a thread works for it as long as it is open.
+    pub fn has_upkeep(options: &Options, trees: &Trees, has_log: bool) -> bool {
+        (options.sweep || has_log) && Self::may_work(options, trees)
+    }
+
+    fn may_work(options: &Options, trees: &Trees) -> bool {
+        !trees.heap().pool().is_read_only() && !options.is_simulated()
     }
 
     /// Ends it, and reports what goes wrong.

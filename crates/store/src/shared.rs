@@ -116,6 +116,8 @@ pub(crate) struct Shared {
     pub journal_making: RankedMutex<()>,
     /// How often it is to be tried to return space to the system, because a map was emptied.
     pub space_due: AtomicU32,
+    /// Whether a thread of the store looks after space.
+    pub has_upkeep: bool,
     /// The sweep rests.
     pub sweep_paused: AtomicBool,
     /// Keys that had expired and were removed by the sweep.

@@ -119,8 +119,10 @@ impl Store {
         let verify_or = |unless, verify| if is_planted(unless) { Verify::Key } else { verify };
         let verify = verify_or("store.gets_unverified", options.verify_of_reads());
         let verify_scans = verify_or("store.scans_unverified", options.verify_of_scans());
+        let has_upkeep = Lifecycle::has_upkeep(&options, &trees, log.is_some());
         let shared = Arc::new(Shared {
             trees,
+            has_upkeep,
             order: WriteOrder::default(),
             views: Versions::new(options.view_memory_bytes),
             watches: Watches::default(),

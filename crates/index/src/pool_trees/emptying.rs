@@ -31,4 +31,9 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     pub fn tidy(&self, session: &mut Session<M>) {
         self.cell().tidy(session);
     }
+
+    /// As [`Self::tidy`], unless another thread is at it.
+    pub fn tidy_at_once(&self, session: &mut Session<M>) {
+        self.cell().tidy_at_once(session);
+    }
 }

@@ -175,7 +175,7 @@ impl<'a> Keys<'a> {
     /// Removes all keys of the database.
     pub fn clear(&mut self) -> Result<()> {
         match self {
-            Keys::Store(_, map, _) => Ok(map.clear()?),
+            Keys::Store(_, map, _) => Ok(map.clear_at_once()?),
             Keys::Stage(staged) => staged.clear(),
         }
     }
