@@ -422,8 +422,8 @@ fn step_scan(world: &SharedWorld, scan: &mut Option<Scan>) {
     *scan = Some((writer, last));
 }
 
-/// Ends the log if the snapshot that could not be written is owed, as the store does: threads that wait for it learn so.
-/// Another one the log does not depend on.
+/// Ends the log if the snapshot that could not be written is owed, as the store does: threads that wait for it learn
+/// so. Another one the log does not depend on.
 fn give_up_scan(world: &SharedWorld) {
     let Some(log) = lock(world).log.clone() else { return };
     let (owes, had_failed) = (log.owes_snapshot(), log.failed().is_some());
