@@ -22,8 +22,9 @@
 //! changing what its parent uses.
 //!
 //! *A file that another program truncates* while it is mapped cannot be defended against: the kernel
-//! answers an access behind its end with `SIGBUS`. The same signal would follow from a full disk if
-//! a hole of the file were written; a caller that maps a file allocates its space first.
+//! answers an access behind its end with `SIGBUS`. The same signal would follow from a full disk if a hole of
+//! the file were written, or what is beside one ([`FOLIO_SIZE_MAX`]); a caller that maps a file allocates its space
+//! first.
 
 use std::fs::File;
 use std::io;
@@ -40,6 +41,19 @@ use crate::{Hardware, OwnerProcess, SpinLock};
 
 /// Alignment in bytes of every reservation: the size of a huge page.
 pub const RESERVATION_ALIGNMENT: usize = 2 << 20;
+
+/// The largest folio, the unit in which the kernel keeps a file in its page cache, where pages have 4 KiB: that of a
+/// huge page. Folios are aligned to their size.
+///
+/// When a page becomes writable, ext4 (since Linux 6.16) and XFS (since 5.18) get blocks for all of its folio: a store
+/// to bytes that have their space fills the holes beside them, and on a full disk ends the process by `SIGBUS`.
+pub const FOLIO_SIZE_MAX: u64 = RESERVATION_ALIGNMENT as u64;
+
+/// Bytes of the largest folio of a file that is mapped here, a power of two. Where pages are larger than 4 KiB huge
+/// pages are, too, but disk file systems are not asked for them there, and what they read ahead is seldom as large.
+pub fn largest_folio() -> u64 {
+    FOLIO_SIZE_MAX.max(rustix::param::page_size() as u64)
+}
 
 /// A range of addresses that belongs to us and has nothing behind it yet.
 ///
@@ -387,18 +401,27 @@ impl Mapping {
         Ok(())
     }
 
-    /// Offers the kernel to use huge pages: it does for plain memory and for files in memory
-    /// (`tmpfs` mounted `huge=advise`); most disk file systems decline, which costs nothing.
+    /// Offers the kernel to use huge pages: it does for plain memory, for files in memory (`tmpfs` mounted
+    /// `huge=advise`), and for the folios of disk file systems that know large ones.
     fn offer_huge_pages(&self, offset: usize, length: usize) {
         // From the last boundary on: a huge page may begin in what earlier, small steps mapped.
         let start = offset / RESERVATION_ALIGNMENT * RESERVATION_ALIGNMENT;
         let length = offset + length - start;
-        if length >= RESERVATION_ALIGNMENT {
+        if length >= RESERVATION_ALIGNMENT && !self.is_of_large_pages_on_disk() {
             let place = self.base().wrapping_add(start).cast();
             // SAFETY: the range is mapped and ours; the advice changes no contents. A refusal costs
             // only speed, so it is not reported.
             let _ = unsafe { rustix::mm::madvise(place, length, Advice::LinuxHugepage) };
         }
+    }
+
+    /// Whether a huge page of it would be a folio larger than [`largest_folio`] says.
+    fn is_of_large_pages_on_disk(&self) -> bool {
+        /// Of `tmpfs`, whose stores need the space of their own page only.
+        const TMPFS_MAGIC: u64 = 0x0102_1994;
+        let Some(file) = self.file().filter(|_| !self.synchronous) else { return false };
+        rustix::param::page_size() > 4096
+            && !rustix::fs::fstatfs(file).is_ok_and(|fs| fs.f_type as u64 == TMPFS_MAGIC)
     }
 }
 

@@ -61,9 +61,15 @@ impl<M: Machine> Pool<M> {
         Ok(new)
     }
 
-    /// Gives the disk space of the bytes from `start` to `end`, multiples of 4096, back to the system:
-    /// they read as zero, and must be [secured](Self::secure) before anything is stored there. Returns
-    /// whether the medium can do that.
+    /// What a store may need the space of: the aligned bytes around it, so many, a power of two and at least
+    /// 4096. Beside a hole within them a store to what has space may fail as one to the hole.
+    pub fn hole_unit(&self) -> u64 {
+        self.backing.hole_unit()
+    }
+
+    /// Gives the disk space of the bytes from `start` to `end`, multiples of [`Self::hole_unit`], back to the
+    /// system: they read as zero, and must be [secured](Self::secure) before anything is stored there.
+    /// Returns whether the medium can do that.
     ///
     /// The caller sees to it that nobody can reach these bytes, also after a crash at any moment, and
     /// nobody touches them meanwhile.

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use everleaf_machine::above_standard_streams;
-use everleaf_machine::mapping::{Access, Mapping};
+use everleaf_machine::mapping::{Access, Mapping, largest_folio};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -47,7 +47,14 @@ impl FileBacking {
         let extent = peek(&file, path, length)?;
         if !read_only {
             // The rest is up to the layer that knows what is in use there.
-            fill_holes(&file, path, extent.size.min(DATA_START))?;
+            let unit = largest_folio();
+            fill_holes(&file, path, extent.size.min(DATA_START.next_multiple_of(unit)))?;
+            // What an interrupted growth left behind the end of the pool, and a copy made a hole of, would be filled by
+            // a store to the end.
+            let behind = extent.size.next_multiple_of(unit).min(length);
+            if extent.size < behind {
+                secure(&file, path, extent.size, behind)?;
+            }
             holder::leave_record(&file);
         }
         let capacity = max.max(extent.max_size).max(length);
@@ -149,6 +156,10 @@ unsafe impl Backing for FileBacking {
             reserved: self.capacity,
             source,
         })
+    }
+
+    fn hole_unit(&self) -> u64 {
+        largest_folio()
     }
 
     fn release(&self, start: u64, end: u64) -> io::Result<bool> {

@@ -78,8 +78,14 @@ pub unsafe trait Backing: Send + Sync {
     /// come. Nothing has then changed.
     fn extend(&self, old: u64, new: u64) -> Result<(), PoolError>;
 
-    /// Gives the disk space of the bytes from `start` to `end`, multiples of 4096, back: they read as
-    /// zero from then on, and nothing may be stored there before [`Backing::secure`]. Returns whether
+    /// What a store may need the space of: the aligned bytes around it, so many, a power of two and at least
+    /// 4096. Beside a hole within them a store to what has space may fail as one to the hole.
+    fn hole_unit(&self) -> u64 {
+        4096
+    }
+
+    /// Gives the disk space of the bytes from `start` to `end`, multiples of [`Backing::hole_unit`], back: they
+    /// read as zero from then on, and nothing may be stored there before [`Backing::secure`]. Returns whether
     /// there was space that could be given back. Nobody touches these bytes meanwhile.
     ///
     /// # Errors

@@ -1,4 +1,5 @@
-//! Whether a file shares blocks with another one, which only the list of its extents tells (FIEMAP).
+//! What only the list of a file's extents tells (FIEMAP): whether it shares blocks with another one, and where it has
+//! none, though what was allocated and never written reads as a hole.
 
 use std::fs::File;
 use std::mem::size_of;
@@ -10,6 +11,8 @@ use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 const COUNT: usize = 64;
 /// `FIEMAP_FLAG_SYNC`: what is not yet written has its place first.
 const SYNC: u32 = 1;
+/// `FIEMAP_EXTENT_UNKNOWN`, `FIEMAP_EXTENT_DELALLOC`.
+const NO_PLACE: u32 = 2 | 4;
 /// `FIEMAP_EXTENT_LAST`, `FIEMAP_EXTENT_SHARED`.
 const LAST: u32 = 1;
 const SHARED: u32 = 0x2000;
@@ -42,16 +45,20 @@ struct Extent {
 const FIEMAP: Opcode = opcode::read_write::<[u64; 4]>(b'f', 11);
 const _: () = assert!(size_of::<Request>() == 32 + COUNT * 56);
 
-/// Whether one of the first `size` bytes is in a block that another file has, too.
+/// Shows the extents of the bytes from `start` to `end`, until `goes_on` says no.
 ///
 /// # Errors
 /// That of the file system, `OPNOTSUPP` if it has no such list.
-pub fn has_shared_extents(file: &File, size: u64) -> Result<bool, Errno> {
-    let mut start = 0;
-    while start < size {
+fn extents(
+    file: &File,
+    mut start: u64,
+    end: u64,
+    mut goes_on: impl FnMut(&Extent) -> bool,
+) -> Result<(), Errno> {
+    while start < end {
         let mut request = Request {
             start,
-            length: size - start,
+            length: end - start,
             flags: SYNC,
             mapped: 0,
             count: COUNT as u32,
@@ -64,17 +71,51 @@ pub fn has_shared_extents(file: &File, size: u64) -> Result<bool, Errno> {
         // of which are in `Request`.
         unsafe { ioctl(file, update)? };
         let found = &request.extents[..(request.mapped as usize).min(COUNT)];
-        if found.iter().any(|extent| extent.flags & SHARED != 0) {
-            return Ok(true);
+        if !found.iter().all(&mut goes_on) {
+            return Ok(());
         }
         match found.last() {
             Some(last) if last.flags & LAST == 0 && last.logical + last.length > start => {
                 start = last.logical + last.length;
             }
-            _ => return Ok(false),
+            _ => return Ok(()),
         }
     }
-    Ok(false)
+    Ok(())
+}
+
+/// Whether one of the first `size` bytes is in a block that another file has, too.
+///
+/// # Errors
+/// That of the file system, `OPNOTSUPP` if it has no such list.
+pub fn has_shared_extents(file: &File, size: u64) -> Result<bool, Errno> {
+    let mut is_shared = false;
+    extents(file, 0, size, |extent| {
+        is_shared |= extent.flags & SHARED != 0;
+        !is_shared
+    })?;
+    Ok(is_shared)
+}
+
+/// The parts of the bytes from `start` to `end` that have no blocks: not those that were allocated and never written.
+///
+/// # Errors
+/// As of [`has_shared_extents`].
+pub fn gaps(file: &File, start: u64, end: u64) -> Result<Vec<(u64, u64)>, Errno> {
+    let (mut gaps, mut at) = (vec![], start);
+    extents(file, start, end, |extent| {
+        if extent.flags & NO_PLACE == 0 {
+            if at < extent.logical {
+                gaps.push((at, extent.logical.min(end)));
+            }
+            at = at.max(extent.logical + extent.length);
+        }
+        true
+    })?;
+    if at < end {
+        gaps.push((at, end));
+    }
+    Ok(gaps)
 }
 
 #[cfg(test)]
@@ -93,5 +134,23 @@ mod tests {
             has_shared_extents(&file, 200 << 13),
             Ok(false) | Err(Errno::OPNOTSUPP | Errno::NOTTY)
         ));
+    }
+
+    #[test]
+    fn gaps_are_what_was_not_allocated() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        let allocate = |start, length| {
+            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, start, length)
+        };
+        file.write_all_at(&[7; 4096], 0).unwrap();
+        if allocate(1 << 16, 1 << 16).is_err() {
+            return;
+        }
+        match gaps(&file, 0, 1 << 20) {
+            Ok(found) => assert_eq!(found, [(4096, 1 << 16), (1 << 17, 1 << 20)]),
+            Err(error) => assert!(matches!(error, Errno::OPNOTSUPP | Errno::NOTTY), "{error}"),
+        }
+        assert_eq!(gaps(&file, 1 << 16, 3 << 15).unwrap_or_default(), []);
     }
 }

@@ -18,6 +18,8 @@ pub struct SimulatedBacking {
     holes: Option<SpinLock<BTreeSet<u64>, Hardware>>,
     /// Whether a page that is returned reads as zero.
     clears: bool,
+    /// What a store needs the space of, as [`Backing::hole_unit`] says.
+    unit: u64,
     /// The disk has no space beyond so many bytes.
     disk_end: u64,
     /// Pages that the disk has for holes.
@@ -75,6 +77,7 @@ impl SimulatedBacking {
             _owner: None,
             holes: None,
             clears: false,
+            unit: PAGE,
             disk_end: u64::MAX,
             pages: PagesLeft::default(),
             is_read_only: false,
@@ -102,6 +105,12 @@ impl SimulatedBacking {
     pub fn with_holes(self, holes: &[(u64, u64)]) -> Self {
         let pages = holes.iter().flat_map(|(from, to)| from / PAGE..to / PAGE);
         SimulatedBacking { holes: Some(SpinLock::new(pages.collect())), ..self }
+    }
+
+    /// The same, where a store needs the space of all of so many bytes around it: a power of two, and pages.
+    #[must_use]
+    pub fn in_units_of(self, unit: u64) -> Self {
+        SimulatedBacking { unit, ..self }
     }
 
     /// The same on a disk that has no space for more than the first `end` bytes.
@@ -153,6 +162,10 @@ unsafe impl Backing for SimulatedBacking {
             holes.extend(before.into_iter().filter(|page| *page >= new / PAGE));
         }
         Ok(())
+    }
+
+    fn hole_unit(&self) -> u64 {
+        self.unit
     }
 
     fn release(&self, start: u64, end: u64) -> io::Result<bool> {
@@ -265,6 +278,7 @@ impl Pool<Simulated> {
             _owner: Some(owner),
             holes: None,
             clears: false,
+            unit: PAGE,
             disk_end: u64::MAX,
             pages: PagesLeft::default(),
             is_read_only: false,

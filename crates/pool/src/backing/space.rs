@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, IFlags, SeekFrom};
 use rustix::io::Errno;
 
-use super::shared_extents::has_shared_extents;
+use super::shared_extents::{gaps, has_shared_extents};
 use crate::PoolError;
 
 /// Bytes of the smallest pages there are.
@@ -74,8 +74,17 @@ pub fn holes(file: &File, size: u64) -> std::io::Result<Vec<(u64, u64)>> {
 /// Allocates the bytes from `start` to `end` of the file, which are kept as they are.
 pub fn secure(file: &File, path: &Path, start: u64, end: u64) -> Result<(), PoolError> {
     let flags = FallocateFlags::KEEP_SIZE;
-    let allocate = || rustix::fs::fallocate(file, flags, start, end - start);
-    match rustix::io::retry_on_intr(allocate) {
+    let allocate = |start: u64, end: u64| {
+        rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, flags, start, end - start))
+    };
+    let result = match allocate(start, end) {
+        // XFS wants as much space as if nothing of it were allocated.
+        Err(error @ (Errno::NOSPC | Errno::DQUOT)) => gaps(file, start, end)
+            .map_err(|_| error)
+            .and_then(|gaps| gaps.into_iter().try_for_each(|(from, to)| allocate(from, to))),
+        result => result,
+    };
+    match result {
         // A file system that cannot say beforehand. Holes are rare and it may have space.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         result => result.map_err(|error| refusal(path, end, error)),

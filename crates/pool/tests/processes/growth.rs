@@ -81,23 +81,32 @@ fn what_lies_behind_the_end_of_the_pool_is_gone_when_it_grows() {
 
 #[test]
 fn holes_of_a_copied_file_are_filled_when_asked() {
-    let scratch = Scratch::with_pool();
+    let scratch = Scratch::new();
+    let pool = create(&scratch.path).unwrap();
+    pool.grow(5 * MIB).unwrap();
+    let size = pool.size();
+    pool.set_clean().unwrap();
+    drop(pool);
     let sparse = scratch.directory.path().join("sparse.pool");
     let file = fs::File::create(&sparse).unwrap();
-    file.set_len(MIB).unwrap();
+    file.set_len(size + 3 * MIB).unwrap();
     let bytes = fs::read(&scratch.path).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &bytes[..DATA_START as usize], 0).unwrap();
-    assert!(file.metadata().unwrap().blocks() * 512 < MIB);
+    let allocated = || file.metadata().unwrap().blocks() * 512;
+    assert!(allocated() < MIB);
     let pool = open(&sparse).unwrap();
     assert!(pool.has_holes());
-    let allocated = || file.metadata().unwrap().blocks() * 512;
-    assert!(allocated() >= DATA_START, "its own records have their space");
-    pool.secure(DATA_START, MIB).unwrap();
-    assert!(allocated() >= MIB);
-    pool.word(DATA_START + 4096).store(7, Ordering::Relaxed);
-    if pool.release(DATA_START, MIB).unwrap() {
-        assert!(allocated() < MIB && pool.has_holes());
-        assert_eq!(pool.word(DATA_START + 4096).load(Ordering::Relaxed), 0);
+    let unit = pool.hole_unit();
+    // A store to its own records, or to its end, needs the space of all of the unit.
+    let ends = unit + size.next_multiple_of(unit) - size;
+    assert!((ends..ends + MIB).contains(&allocated()), "{} of {ends}", allocated());
+    pool.secure(unit, size).unwrap();
+    assert!(allocated() >= size);
+    let place = 2 * unit - 4096;
+    pool.word(place).store(7, Ordering::Relaxed);
+    if pool.release(unit, 2 * unit).unwrap() {
+        assert!(allocated() < size + ends - unit && pool.has_holes());
+        assert_eq!(pool.word(place).load(Ordering::Relaxed), 0);
     }
 }
 
@@ -109,11 +118,12 @@ fn holes_are_seen_whatever_else_the_file_has() {
     for (hole, tail) in [(MIB / 4, MIB), (4096, 0)] {
         let scratch = Scratch::new();
         let pool = create(&scratch.path).unwrap();
-        pool.grow(MIB).unwrap();
+        pool.grow(4 * MIB).unwrap();
         for offset in (DATA_START..pool.size()).step_by(4096) {
             pool.word(offset).store(7, Ordering::Relaxed);
         }
-        let (size, from) = (pool.size(), DATA_START + 8192);
+        // Behind the unit of its own records, which is always filled.
+        let (size, from) = (pool.size(), pool.hole_unit() + 8192);
         if !pool.release(from, from + hole).unwrap() {
             return;
         }
