@@ -32,11 +32,11 @@ impl<M: Machine> Recovery<M> {
         let mut depot = heap.depot.lock();
         if runs && !M::mutant("recovery.forgets_free_runs") {
             for (chunk, run) in &self.free_runs {
-                space.add_free(*chunk, *run);
+                space.add_free::<M>(*chunk, *run);
             }
             // Of a pool of which nobody knows yet what is in use, no chunk is given.
             if !(chunks.is_empty() && M::mutant("recovery.unmarked_no_holes")) {
-                space.note_holes(heap.pool(), &self.holes);
+                space.note_holes(heap.pool(), &self.free_runs, &self.holes);
             }
         }
         for marked in chunks.iter().filter(|marked| wants(marked.header.kind)) {

@@ -13,7 +13,7 @@ use crate::holes::Holes;
 use crate::layout::{BLOCK_SIZE, CHUNK_SHIFT, CHUNK_SHIFT_MAX, CHUNK_SHIFT_MIN, HEAP_MAGIC};
 use crate::recover::Recovery;
 use crate::session::Session;
-use crate::space::Space;
+use crate::space::{Space, unit_shift};
 
 /// The space of one open pool. Shared by all threads; each works through its own [`Session`].
 pub struct Heap<M: Machine> {
@@ -56,7 +56,8 @@ impl<M: Machine> Heap<M> {
             pool.medium().persist(magic.as_ptr(), 8);
         }
         let first = first_chunk(&pool, shift);
-        Ok(Arc::new(Self::assemble(pool, shift, Space::new(shift, first))))
+        let space = Space::new(&pool, shift, first);
+        Ok(Arc::new(Self::assemble(pool, shift, space)))
     }
 
     /// Whether the pool holds a heap (a crash may have come before it was made).
@@ -74,7 +75,7 @@ impl<M: Machine> Heap<M> {
     pub fn open(pool: Pool<M>) -> Result<(Arc<Self>, Recovery<M>), AllocError> {
         match Self::read(&pool) {
             Ok((shift, recovery)) => {
-                let space = Space::new(shift, recovery.frontier());
+                let space = Space::new(&pool, shift, recovery.frontier());
                 Ok((Arc::new(Self::assemble(pool, shift, space)), recovery))
             }
             Err(error) => {
@@ -100,7 +101,9 @@ impl<M: Machine> Heap<M> {
         let mut recovery = Recovery::walk(pool, shift, first_chunk(pool, shift))?;
         if !pool.is_read_only() && pool.has_holes() {
             recovery.holes = Holes(pool.holes()?);
-            for (from, to) in recovery.used_ranges(pool.size()) {
+            let is_chunk = M::mutant("recovery.secures_chunks");
+            let unit = if is_chunk { shift } else { unit_shift(pool, shift) };
+            for (from, to) in recovery.used_ranges(pool.size(), unit) {
                 for (from, to) in recovery.holes.within(from, to) {
                     pool.secure(from, to)?;
                 }
@@ -179,8 +182,8 @@ impl<M: Machine> Heap<M> {
         (space.frontier() - space.free_chunks()) << self.shift
     }
 
-    /// Bytes whose disk space could be returned to the system now, about: free chunks that have some,
-    /// and free blocks and records, which may fill chunks.
+    /// Bytes whose disk space could be returned to the system now, about: free chunks that have some and fill
+    /// whole units ([`Pool::hole_unit`]), and free blocks and records, which may fill chunks.
     pub fn returnable_bytes(&self) -> u64 {
         let whole = self.space.lock().returnable_bytes();
         whole + self.depot.lock().free_bytes()
@@ -192,8 +195,9 @@ impl<M: Machine> Heap<M> {
         self.space.lock().hole_bytes()
     }
 
-    /// Returns the disk space of free chunks to the system, which then reads as zero and is allocated
-    /// again before it is used. Returns the bytes. The chunks are locked for one part of it at a time.
+    /// Returns the disk space of free chunks that fill whole units ([`Pool::hole_unit`]) to the system, which
+    /// then reads as zero and is allocated again before it is used. Returns the bytes. The chunks are locked for
+    /// one part of it at a time.
     ///
     /// # Errors
     /// The kernel refuses.

@@ -19,7 +19,7 @@ use crate::layout::{
     block_size, blocks_of_chunk, blocks_per_chunk,
 };
 use crate::size_class::{CLASS_COUNT, class_size, slots_per_chunk};
-use crate::space::HEADER_PAGE;
+use crate::space::whole_units;
 
 /// A chunk (or run) in use, with a mark per slot.
 pub(crate) struct Marked<M: Machine> {
@@ -196,13 +196,17 @@ impl<M: Machine> Recovery<M> {
     }
 
     /// Everything but free runs, as offsets in a pool of so many bytes: what must have its space before
-    /// it is written. The first page of a free run, which has its header, is among it.
-    pub(crate) fn used_ranges(&self, size: u64) -> Vec<(u64, u64)> {
+    /// it is written, with all of its units of `1 << unit` bytes (at least a chunk). The unit of a free run's
+    /// header is among it.
+    pub(crate) fn used_ranges(&self, size: u64, unit: u32) -> Vec<(u64, u64)> {
         let mut ranges = vec![];
         let mut from = 0;
         for (chunk, run) in &self.free_runs {
-            ranges.push((from, (chunk << self.shift) + HEADER_PAGE));
-            from = (chunk + run) << self.shift;
+            let (first, behind) = whole_units(chunk + 1, chunk + run, unit - self.shift);
+            if first < behind {
+                ranges.push((from, first << unit));
+                from = behind << unit;
+            }
         }
         ranges.push((from, size));
         ranges

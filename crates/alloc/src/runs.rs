@@ -19,6 +19,7 @@ impl Runs {
     }
 
     /// The runs in ascending order: first chunk and count.
+    #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         self.by_start.iter().map(|(start, length)| (*start, *length))
     }

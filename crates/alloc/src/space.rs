@@ -9,19 +9,21 @@
 //!   rewritten; when runs are joined, one head is rewritten and the other becomes interior;
 //! - S3 a chunk is given out only after its header says what it is;
 //! - S4 space is returned to the system only of a free run whose durable header says so as a whole, and
-//!   but for the page of this header: whatever of it a crash leaves, nobody looks there;
-//! - S5 a chunk whose space may have been returned gets space again before anything is written to it,
-//!   so that no store fails for want of space; the first page of a free run always has some;
+//!   only whole units, but for that of this header: whatever of it a crash leaves, nobody looks there;
+//! - S5 a unit whose space may have been returned gets all of it again before anything is written to it,
+//!   so that no store fails for want of space; the units of headers and of what is in use always have it;
 //! - S6 what is read in such a chunk need not be durable: a crash may bring back what it held before.
 //!
 //! Chunks are taken, in this order: from the end of a free run that has its space; from the frontier,
 //! as far as the pool reaches; from a free run whose space was returned; and from a larger pool. So a
 //! disk is full only when nothing that has space is free.
 //!
+//! A *unit* is what a store may need the space of ([`Pool::hole_unit`]): beside a hole of its unit, a store
+//! to what has space fails on a full disk. Units are aligned, and no smaller than chunks here.
+//!
 //! Callers hold the lock around [`Space`]: taking a chunk is rare (one in hundreds of allocations), and
 //! costs a few searches in the sets of runs.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use everleaf_machine::Machine;
@@ -36,16 +38,18 @@ use crate::runs::Runs;
 pub struct Space {
     /// Binary logarithm of the chunk size in bytes.
     shift: u32,
+    /// Binary logarithm of the chunks in a unit.
+    unit: u32,
     /// The first chunk never given out.
     frontier: u64,
     /// Free chunks below the frontier.
     free: Runs,
     /// Those of them that have their space.
     backed: Runs,
-    /// Free chunks that may have no space (S5).
+    /// Free chunks that may have no space (S5): whole units.
     holes: Runs,
-    /// Those of them at the start of a free run, whose first page has space all the same.
-    heads: BTreeSet<u64>,
+    /// Units whose space could be returned, by number.
+    spare: Runs,
     /// Free chunks that were in use since the pool was opened, or got space again: what is seen of them need
     /// not be durable (S6).
     used: Runs,
@@ -55,8 +59,6 @@ pub struct Space {
 
 /// Bytes returned at once: a thread that wants a chunk waits meanwhile.
 const RETURN_MAX: u64 = 8 << 20;
-/// Space of a run that keeps its header.
-pub(crate) const HEADER_PAGE: u64 = 4096;
 /// Runs of just the right length that are looked at before a longer one is split.
 const EXACT_TRIES: usize = 8;
 
@@ -69,14 +71,17 @@ struct Part {
 
 impl Space {
     /// Space whose chunks below `frontier` are all owned, but for those given to `add_free` next.
-    pub fn new(shift: u32, frontier: u64) -> Self {
+    pub fn new<M: Machine>(pool: &Pool<M>, shift: u32, frontier: u64) -> Self {
+        let is_chunk = M::mutant("alloc.returns_chunks");
+        let unit = if is_chunk { shift } else { unit_shift(pool, shift) } - shift;
         Space {
             shift,
+            unit,
             frontier,
             free: Runs::default(),
             backed: Runs::default(),
             holes: Runs::default(),
-            heads: BTreeSet::new(),
+            spare: Runs::default(),
             used: Runs::default(),
             keeps_all: false,
         }
@@ -127,6 +132,7 @@ impl Space {
         if M::mutant("alloc.head_first") && start > head {
             self.commit(pool, head, free_run(start - head));
         }
+        self.note_spare::<M>(start, end + 1);
         self.own(pool, start, header);
         self.used.cut(start, end);
         if start > head && !M::mutant("alloc.no_remainder") {
@@ -150,9 +156,8 @@ impl Space {
         let part = |(start, length): (u64, u64)| {
             let (head, whole) = self.free.at(start)?;
             let (end, run) = (start + length, (head, head + whole));
-            // What is left behind begins with a header, which needs a page.
-            let has_page = end == run.1 || self.heads.contains(&end);
-            let end = if has_page { end } else { end - 1 };
+            // What is left behind begins with a header, which needs a unit that has its space.
+            let end = if end == run.1 { end } else { end - 1 };
             (end >= start + count).then(|| Part { start: end - count, run })
         };
         let exact = self.backed.of_length(count).take(EXACT_TRIES).find_map(part);
@@ -194,40 +199,56 @@ impl Space {
         pool.grow_within(end, POOL_SIZE_MAX).map(|_| ())
     }
 
-    /// Gets space for free chunks (S5), all of it or none.
+    /// Gets space for the units of free chunks (S5), all of it or none.
     fn fill<M: Machine>(&mut self, pool: &Pool<M>, start: u64, end: u64) -> Result<(), PoolError> {
-        if !M::mutant("alloc.secures_nothing")
-            && let Err(error) = pool.secure(start << self.shift, end << self.shift)
-        {
-            self.empty_again(pool, start, end);
-            return Err(error);
+        // With what is free beside them in their units: a store there would need it, too.
+        let first = start >> self.unit << self.unit;
+        let behind = end.next_multiple_of(1 << self.unit);
+        let holes: Vec<(u64, u64)> = self.holes.within(first, behind).collect();
+        for &(from, length) in &holes {
+            let (mut from, mut to) = (from, from + length);
+            if M::mutant("alloc.secures_chunks") {
+                (from, to) = (from.max(start), to.min(end));
+            }
+            if !M::mutant("alloc.secures_nothing")
+                && let Err(error) = pool.secure(from << self.shift, to << self.shift)
+            {
+                self.empty_again(pool, &holes);
+                return Err(error);
+            }
         }
-        self.holes.cut(start, end);
-        if !M::mutant("alloc.trusts_returned") {
-            self.used.cut(start, end);
-            self.used.add(start, end - start);
+        for (from, length) in holes {
+            self.holes.cut(from, from + length);
+            if !M::mutant("alloc.trusts_returned") {
+                self.used.cut(from, from + length);
+                self.used.add(from, length);
+            }
+            self.backed.add(from, length);
         }
-        while let Some(&head) = self.heads.range(start..end).next() {
-            self.heads.remove(&head);
-        }
-        self.backed.cut(start, end);
-        self.backed.add(start, end - start);
+        self.note_spare::<M>(first, behind);
         Ok(())
     }
 
     /// Returns what a filling that failed in the middle has got: nobody counts it, and so nobody would
     /// take or return it. S4 was kept when the chunks became holes.
-    fn empty_again<M: Machine>(&self, pool: &Pool<M>, start: u64, end: u64) {
-        for (from, length) in self.holes.within(start, end) {
-            let mut at = from;
-            while at < from + length {
-                // Up to the next chunk whose first page is kept.
-                let to = self.heads.range(at + 1..from + length).next().copied();
-                let to = to.unwrap_or(from + length);
-                let kept = if self.heads.contains(&at) { HEADER_PAGE } else { 0 };
-                // A refusal leaves what a hole may have: some space that is not counted.
-                let _ = pool.release((at << self.shift) + kept, to << self.shift);
-                at = to;
+    fn empty_again<M: Machine>(&self, pool: &Pool<M>, holes: &[(u64, u64)]) {
+        for (from, length) in holes {
+            // A refusal leaves what a hole may have: some space that is not counted.
+            let _ = pool.release(from << self.shift, (from + length) << self.shift);
+        }
+    }
+
+    /// Finds out which units of some chunks, and of their neighbours in their units, could be returned.
+    fn note_spare<M: Machine>(&mut self, start: u64, end: u64) {
+        let (first, behind) = (start >> self.unit, end.div_ceil(1 << self.unit));
+        self.spare.cut(first, behind);
+        let parts = self.backed.within(first << self.unit, behind << self.unit);
+        for (from, length) in parts.collect::<Vec<_>>() {
+            let is_head = self.free.at(from).is_some_and(|(head, _)| head == from)
+                && !M::mutant("alloc.returns_header");
+            let (first, behind) = whole_units(from + u64::from(is_head), from + length, self.unit);
+            if first < behind {
+                self.spare.add(first, behind - first);
             }
         }
     }
@@ -239,65 +260,67 @@ impl Space {
         pool: &Pool<M>,
         keep: u64,
     ) -> Result<Option<u64>, AllocError> {
-        let spare = self.returnable_bytes().saturating_sub(keep) >> self.shift;
-        let Some((from, length)) = self.backed.longest().filter(|_| spare > 0) else {
+        let unit = self.unit + self.shift;
+        let spare = self.returnable_bytes().saturating_sub(keep) >> unit;
+        let Some((first, length)) = self.spare.longest().filter(|_| spare > 0) else {
             return Ok(None);
         };
+        let length = length.min(spare).min((RETURN_MAX >> unit).max(1));
+        let (from, to) = (first << self.unit, (first + length) << self.unit);
         let Some((head, whole)) = self.free.at(from) else { return Ok(None) };
-        let to = from + length.min(spare).min((RETURN_MAX >> self.shift).max(1));
         // Persist: one header for the whole run before what is within it is gone (S4).
         self.commit(pool, head, free_run(whole));
         // Before it is tried: whatever an error leaves may have no space.
         self.backed.cut(from, to);
+        self.spare.cut(first, first + length);
         self.holes.add(from, to - from);
-        let (mut first, end) = (from << self.shift, to << self.shift);
-        if from == head && !M::mutant("alloc.returns_header") {
-            self.heads.insert(head);
-            first += HEADER_PAGE;
-        }
-        if pool.release(first, end)? {
-            return Ok(Some(end - first));
+        if pool.release(from << self.shift, to << self.shift)? {
+            return Ok(Some(length << unit));
         }
         self.keeps_all = true;
         self.holes.cut(from, to);
-        self.heads.remove(&from);
         self.backed.add(from, to - from);
         Ok(None)
     }
 
     /// Bytes of free chunks whose space could be returned.
     pub fn returnable_bytes(&self) -> u64 {
-        if self.keeps_all { 0 } else { self.backed.chunks() << self.shift }
+        if self.keeps_all { 0 } else { self.spare.chunks() << (self.unit + self.shift) }
     }
 
     /// Bytes of free chunks that may have no space.
     pub fn hole_bytes(&self) -> u64 {
-        (self.holes.chunks() << self.shift) - self.heads.len() as u64 * HEADER_PAGE
+        self.holes.chunks() << self.shift
     }
 
-    /// Notes at opening which free chunks have no space. The first pages of free runs have.
-    pub fn note_holes<M: Machine>(&mut self, pool: &Pool<M>, holes: &Holes) {
-        let size = 1 << self.shift;
-        for (head, length) in self.free.iter().collect::<Vec<_>>() {
-            for (from, to) in holes.within(head << self.shift, (head + length) << self.shift) {
-                let is_head = from <= (head << self.shift) + HEADER_PAGE;
-                let from = if is_head { head << self.shift } else { from };
-                let (first, end) = (from >> self.shift, to.div_ceil(size));
-                self.backed.cut(first, end);
-                // There already, if it is the second hole of a chunk.
-                self.holes.cut(first, end);
-                self.holes.add(first, end - first);
-                if first == head {
-                    self.heads.insert(head);
+    /// Notes at opening which units of these free runs have no space. All others have.
+    pub fn note_holes<M: Machine>(&mut self, pool: &Pool<M>, runs: &[(u64, u64)], holes: &Holes) {
+        let unit = self.unit + self.shift;
+        for &(head, length) in runs {
+            // A unit that has some space gets all of it, so that all can be returned again; where that
+            // is refused, it counts as one that has none.
+            let mut tried = None;
+            let (first, behind) = whole_units(head + 1, head + length, self.unit);
+            for (from, to) in holes.within(first << unit, behind << unit) {
+                let (mut first, behind) = (from >> unit, to.div_ceil(1 << unit));
+                if tried == Some(first) {
+                    first += 1;
                 }
-                // A chunk of which a part has space gets all of it, so that all can be returned again;
-                // where that is refused, it counts as one that has none.
-                for (chunk, edge) in [(first, from), (end - 1, to)] {
-                    if !edge.is_multiple_of(size) {
-                        let _ = self.fill(pool, chunk, chunk + 1);
+                if first == behind {
+                    continue;
+                }
+                let (start, end) = (first << self.unit, behind << self.unit);
+                self.backed.cut(start, end);
+                self.holes.add(start, end - start);
+                for one in [first, behind - 1] {
+                    let is_whole = from <= one << unit && (one + 1) << unit <= to;
+                    if !is_whole && tried != Some(one) {
+                        tried = Some(one);
+                        let _ = self.fill(pool, one << self.unit, (one + 1) << self.unit);
                     }
                 }
             }
+            self.note_spare::<M>(head, head + length);
         }
     }
 
@@ -308,6 +331,7 @@ impl Space {
             self.used.add(chunk, count);
         }
         let (start, whole) = self.free.add(chunk, count);
+        self.note_spare::<M>(chunk, chunk + count + 1);
         // One store joins the run with its neighbours (S2).
         self.commit(pool, start, free_run(whole));
         for former in [chunk, chunk + count] {
@@ -319,9 +343,10 @@ impl Space {
     }
 
     /// Notes a run that recovery found free, without touching its header.
-    pub fn add_free(&mut self, chunk: u64, count: u64) {
+    pub fn add_free<M: Machine>(&mut self, chunk: u64, count: u64) {
         self.backed.add(chunk, count);
         self.free.add(chunk, count);
+        self.note_spare::<M>(chunk, chunk + count + 1);
     }
 
     /// Makes every block of a chunk that becomes a leaf chunk free, whatever was there before.
@@ -352,14 +377,13 @@ impl Space {
 
     /// Rewrites the header word of a chunk, durably.
     fn commit<M: Machine>(&self, pool: &Pool<M>, chunk: u64, header: ChunkHeader) {
-        if M::SIMULATED {
+        if M::SIMULATED && pool.has_holes() {
             // On hardware the store fails where the disk is full (S5).
-            let has_page = self.holes.at(chunk).is_none() || self.heads.contains(&chunk);
-            let page = chunk << self.shift;
-            // Nor do the books say that there is some where there is none.
-            let holes = pool.holes().unwrap_or_default();
-            let has_page = has_page && !holes.iter().any(|(from, to)| (*from..*to).contains(&page));
-            assert!(has_page, "chunk {chunk} gets a header on a page without space");
+            let holes = Holes(pool.holes().expect("they are known"));
+            let unit = pool.hole_unit();
+            let start = (chunk << self.shift) / unit * unit;
+            let hole = holes.within(start, start + unit).next();
+            assert_eq!(hole, None, "chunk {chunk} gets a header in a unit without space");
         }
         let word = pool.word(chunk << self.shift);
         // Whatever the place was before, it is a header from now on.
@@ -379,6 +403,17 @@ fn borrow<M: Machine>(start: *const u8, length: usize, work: impl FnOnce()) {
     M::lifetime(start, length, true);
     work();
     M::lifetime(start, length, false);
+}
+
+/// Binary logarithm of the bytes of a unit, for chunks of `1 << shift` bytes: of one at least.
+pub(crate) fn unit_shift<M: Machine>(pool: &Pool<M>, shift: u32) -> u32 {
+    pool.hole_unit().ilog2().max(shift)
+}
+
+/// The units that are whole among the chunks from `start` to `end`: the first, and the one behind the last.
+pub(crate) fn whole_units(start: u64, end: u64, unit: u32) -> (u64, u64) {
+    let first = start.div_ceil(1 << unit);
+    (first, (end >> unit).max(first))
 }
 
 /// The header of a run of `count` free chunks.
