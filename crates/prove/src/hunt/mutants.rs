@@ -45,12 +45,21 @@ fn made_for(mutant: Mutant) -> Vec<(String, Config, u64)> {
     let directed = directed.filter(|one| mutant == of(one.structure, one.mutant));
     let directed = directed.map(|one| (one.program(), one.config(true), one.schedules));
     let others = match mutant.name {
-        "alloc.returns_header" | "alloc.secures_nothing" | "alloc.trusts_returned" => {
+        "alloc.returns_chunks"
+        | "alloc.returns_header"
+        | "alloc.secures_chunks"
+        | "alloc.secures_nothing"
+        | "alloc.trusts_returned" => {
             // What needs no crash is met without: there are very many crash states.
             let enabled = mutant.name == "alloc.trusts_returned";
             let crash = CrashConfig { enabled, ..CrashConfig::default() };
             let config = Config { mutants: vec![mutant.name], crash, ..Config::default() };
             vec![(allocator::RETURNED.to_string(), config, 200)]
+        }
+        "recovery.secures_chunks" => {
+            let crash = CrashConfig { enabled: false, ..CrashConfig::default() };
+            let config = Config { mutants: vec![mutant.name], crash, ..Config::default() };
+            vec![(allocator::COPIED.to_string(), config, 200)]
         }
         "journal.stops_without_memory" => refused("refused/move, lone", mutant),
         "journal.lone_expiry_unwritten" => looked_before("small/full, look", mutant),

@@ -38,28 +38,34 @@ pub fn open_pool(memory: Memory) -> Result<Pool<Simulated>, PoolError> {
 }
 
 /// The pool that `memory` holds, on a file that can return its space, of which no free page has any, and a disk that
-/// has so many pages.
+/// has so many pages. A store needs the space of `unit` bytes around it.
 ///
 /// # Errors
 /// Damage.
-pub fn open_sparse_pool(memory: Memory, pages: &PagesLeft) -> Result<Pool<Simulated>, PoolError> {
+pub fn open_sparse_pool(
+    memory: Memory,
+    unit: u64,
+    pages: &PagesLeft,
+) -> Result<Pool<Simulated>, PoolError> {
     let length = memory.size() as u64;
-    let sparse = backing(memory, length).sparse().with_pages(pages);
+    let sparse = backing(memory, length).sparse().in_units_of(unit).with_pages(pages);
     Pool::with_backing(Box::new(sparse), domain_of(memory), length, false)
 }
 
 /// The pool that `memory` holds, on a file that can return its space, and has all of it but in these holes, and a disk
-/// that has so many pages when some are wanted again.
+/// that has so many pages when some are wanted again. A store needs the space of `unit` bytes around it.
 ///
 /// # Errors
 /// Damage.
 pub fn open_returning_pool(
     memory: Memory,
+    unit: u64,
     holes: &[(u64, u64)],
     pages: &PagesLeft,
 ) -> Result<Pool<Simulated>, PoolError> {
     let length = memory.size() as u64;
-    let returning = backing(memory, length).returning().with_holes(holes).with_pages(pages);
+    let returning = backing(memory, length).returning().in_units_of(unit);
+    let returning = returning.with_holes(holes).with_pages(pages);
     Pool::with_backing(Box::new(returning), domain_of(memory), length, false)
 }
 

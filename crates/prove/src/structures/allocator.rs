@@ -23,7 +23,7 @@ use everleaf_pool::PagesLeft;
 use self::late::Late;
 pub use self::plans::random;
 pub use self::programs::Programs;
-pub(crate) use self::programs::RETURNED;
+pub(crate) use self::programs::{COPIED, RETURNED};
 use crate::judge::leaks::all_is_free;
 use crate::machine::backing::{
     SIZE_MIN, new_pool_up_to, open_pool, open_returning_pool, open_sparse_pool,
@@ -170,13 +170,14 @@ fn extent(key: u64, offset: u64, value: u64) -> (u64, usize) {
     if holds_record(key) { (offset, size_of_record(value) / 8) } else { (offset + 16, 4) }
 }
 
-/// Demands that what was allocated has space.
+/// Demands that what was allocated can be stored to, where a disk is full: all of its units have space.
 fn demand_space(heap: &Heap<M>, key: u64, offset: u64, value: u64) {
     let size = match holds_record(key) {
         true => size_of_record(value),
         false => block_size(class_of_block(heap, key)),
     };
-    let end = offset + size as u64;
+    let unit = heap.pool().hole_unit();
+    let (offset, end) = (offset / unit * unit, (offset + size as u64).next_multiple_of(unit));
     for (from, to) in heap.pool().holes().expect("they are known") {
         assert!(to <= offset || end <= from, "{offset} .. {end} has no space from {from} to {to}");
     }
@@ -225,6 +226,20 @@ fn read(heap: &Heap<M>, key: u64, offset: u64) -> u64 {
 }
 
 impl AllocatorProgram {
+    fn chunk_shift(&self) -> u32 {
+        match self.walk.is_empty() {
+            true if self.has_wide_chunks => WIDE_CHUNKS,
+            true => 12,
+            false => LONG_CHUNKS,
+        }
+    }
+
+    /// What a store needs the space of: two chunks, or half of a wide one.
+    fn unit(&self) -> u64 {
+        let shift = self.chunk_shift();
+        if shift == WIDE_CHUNKS { 1 << (shift - 1) } else { 2 << shift }
+    }
+
     fn places(&self) -> u64 {
         match self.walk.is_empty() {
             true => PLACES,
@@ -238,8 +253,8 @@ impl AllocatorProgram {
         let pages = PagesLeft::default();
         let pool = match self.file {
             File::Plain => open_pool(memory),
-            File::Returning => open_returning_pool(memory, holes, &pages),
-            File::Sparse => open_sparse_pool(memory, &pages),
+            File::Returning => open_returning_pool(memory, self.unit(), holes, &pages),
+            File::Sparse => open_sparse_pool(memory, self.unit(), &pages),
         };
         let (heap, recovery) = Heap::open(pool.map_err(text)?).map_err(text)?;
         // Nothing here writes the state word of a block: one that is not zero was never cleared.
@@ -317,12 +332,7 @@ impl Program for AllocatorProgram {
     fn format(&self, memory: Memory) {
         let size = if self.walk.is_empty() { SIZE_MIN } else { memory.size() as u64 };
         let pool = new_pool_up_to(memory, size).expect("new memory becomes a pool");
-        let shift = match self.walk.is_empty() {
-            true if self.has_wide_chunks => WIDE_CHUNKS,
-            true => 12,
-            false => LONG_CHUNKS,
-        };
-        let heap = Heap::create_with_chunks(pool, shift).expect("room for a heap");
+        let heap = Heap::create_with_chunks(pool, self.chunk_shift()).expect("room for a heap");
         if !self.walk.is_empty() {
             return self.do_walk(memory, heap);
         }

@@ -5,8 +5,8 @@ use everleaf_machine::simulated::history::Reply;
 use everleaf_machine::{Atomic, Ordering};
 
 use super::{
-    M, NODE, NODE_SIZE, Opened, Operation, class_of_block, demand_space, fill, holds_record,
-    leave_unflushed, place, read, size_of_record,
+    LONG_CHUNKS, LONG_PLACES, M, NODE, NODE_SIZE, Opened, Operation, PLACES, class_of_block,
+    demand_space, fill, holds_record, leave_unflushed, place, read, size_of_record,
 };
 
 pub(super) fn check_node(node: &Atomic<u64, M>) {
@@ -72,6 +72,20 @@ impl Opened {
         assert!(found.is_err(), "{operation:?} was refused space, and there is some");
     }
 
+    /// Demands that what one thread has in use can be stored to behind a return of what lies beside it.
+    fn demand_all_space(&self) {
+        let is_alone = self.sessions.len() == 1 && self.pool.borrow().is_none();
+        if !is_alone || self.late.is_some() {
+            return;
+        }
+        for key in 0..if self.heap.chunk_shift() == LONG_CHUNKS { LONG_PLACES } else { PLACES } {
+            let offset = place(&self.heap, key).read_private();
+            if offset != 0 {
+                demand_space(&self.heap, key, offset, read(&self.heap, key, offset));
+            }
+        }
+    }
+
     fn turn(&self, session: &mut Session<M>, thread: usize) -> Result<(), AllocError> {
         let node: *mut Atomic<u64, M> = session.allocate_node(NODE_SIZE)?.cast();
         // SAFETY: ours alone, aligned and large enough.
@@ -134,6 +148,7 @@ impl Opened {
                 session.collect_all();
                 session.give_back();
                 self.heap.return_space_but(keep << self.heap.chunk_shift(), || true)?;
+                self.demand_all_space();
                 None
             }
             Operation::Rejoin => unreachable!("done without a session"),

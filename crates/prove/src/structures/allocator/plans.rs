@@ -74,22 +74,20 @@ fn file_of(random: &mut Random) -> File {
 
 /// A full pool, of which some chunks that lie together were freed in the life before: their space is returned,
 /// got again where blocks are wanted, and the power fails.
-pub(crate) fn returned() -> (AllocatorProgram, Plan<Operation>) {
+pub(crate) fn returned(file: File) -> (AllocatorProgram, Plan<Operation>) {
     let all = LONG_SIZES.len() as u64;
     let put = |key: u64, bytes| {
         let size = LONG_SIZES.iter().position(|size| *size == bytes).expect("in the list");
         Operation::Put(key, LONG_VALUES - LONG_VALUES % all + all * (key + 1) + size as u64)
     };
-    // Of two chunks, and then of one, until nothing is left.
-    let mut walk = vec![Operation::Turn];
+    // One of one chunk, and then of two, each of which is a unit, until nothing is left.
+    let mut walk = vec![Operation::Turn, put(18, 16_320)];
     walk.extend([0, 2, 4, 6, 8, 10].map(|key| put(key, 20_000)));
-    walk.extend([12, 14, 16].map(|key| put(key, 16_320)));
     walk.extend([Operation::Remove(0), Operation::Remove(2)]);
     // Three times, so that they are free before it is opened again.
     walk.extend([Operation::Return(0); 3]);
     let plan = vec![vec![Operation::Return(0), put(1, 8), put(3, 8)]];
     let pool_bytes = 2 * SIZE_MIN as usize;
-    let file = File::Returning;
     let program = AllocatorProgram { threads: 1, pool_bytes, walk, file, ..Default::default() };
     (program, plan)
 }

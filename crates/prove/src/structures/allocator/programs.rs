@@ -2,7 +2,7 @@
 
 use everleaf_machine::simulated::{Config, CrashConfig, Plan, Random};
 
-use super::{AllocatorProgram, Operation};
+use super::{AllocatorProgram, File, Operation};
 use crate::case::step::{self, Step};
 use crate::case::{Case, PlannedCase};
 use crate::machine::backing::SIZE_MIN;
@@ -66,10 +66,12 @@ const LATE: [&str; 4] =
 /// One in which chunks that have given their space back become chunks of blocks: it has too many crash states for every
 /// order, and is made for planted bugs.
 pub(crate) const RETURNED: &str = "made/space comes back";
+/// The same on a file of which no free page has space at first, as a copy of it may be.
+pub(crate) const COPIED: &str = "made/space of a copy";
 
 /// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `long/NUMBER`, `many/NUMBER`, `chunks/NUMBER`, `small/NAME`,
-/// `shared/NAME`, `shared/random/NUMBER`, [`RETURNED`], or of a [`creation`]; behind `late/`, some of them with marks
-/// made later.
+/// `shared/NAME`, `shared/random/NUMBER`, [`RETURNED`], [`COPIED`], or of a [`creation`]; behind `late/`, some of them
+/// with marks made later.
 fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("many/") {
         return Some(PlannedCase::boxed(many(seed.parse().ok()?)));
@@ -93,7 +95,10 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
         return Some(case);
     }
     if name == RETURNED {
-        return Some(PlannedCase::boxed(returned()));
+        return Some(PlannedCase::boxed(returned(File::Returning)));
+    }
+    if name == COPIED {
+        return Some(PlannedCase::boxed(returned(File::Sparse)));
     }
     if let Some(wanted) = name.strip_prefix("late/") {
         let (program, plan) = late(wanted)?;
@@ -196,6 +201,6 @@ impl step::Programs for Programs {
 
     fn more_small(&self) -> Vec<String> {
         let shared = SHARED.iter().map(|(name, ..)| format!("shared/{name}"));
-        shared.chain(creation::names()).chain([RETURNED.to_owned()]).collect()
+        shared.chain(creation::names()).chain([RETURNED, COPIED].map(str::to_owned)).collect()
     }
 }
