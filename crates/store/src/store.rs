@@ -426,10 +426,10 @@ impl Store {
         self.shared.rebuilt.as_ref()
     }
 
-    /// Returns the disk space of what is free in the pool to the file system; the file keeps its length
-    /// and has holes. Returns the bytes. Space is allocated again before it is used, so that a disk that
-    /// became full meanwhile is reported by the write that needs it. Happens by itself some seconds after
-    /// a map was emptied or dropped, and when much else is free, unless the store has neither a log nor a
+    /// Returns the disk space of what is free in the pool, in whole units of 2 MiB, to the file system; the file
+    /// keeps its length and has holes. Returns the bytes. Space is allocated again before it is used, so that a
+    /// disk that became full meanwhile is reported by the write that needs it. Happens by itself some seconds
+    /// after a map was emptied or dropped, and when much else is free, unless the store has neither a log nor a
     /// [sweep](Options::sweep).
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 mod batches;
 mod changed_folder;
 mod damage;
+mod folios;
 mod fork;
 mod full_disk;
 mod hostile_files;

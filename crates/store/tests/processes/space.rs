@@ -172,14 +172,14 @@ fn what_was_free_before_is_returned_after_opening() {
         options.open(&pool).expect("the pool opens")
     };
     let store = open();
-    let large = |number: u8| (number, vec![number; 2 << 20]);
+    let large = |number: u8| (number, vec![number; 8 << 20]);
     for (number, value) in (0..12).map(large) {
         store.default_map().put([number], &value).expect("room");
     }
     for number in [2, 3] {
         store.default_map().remove([number]).expect("writable");
     }
-    assert!(store.return_space().expect("nothing is refused") > 3 << 20);
+    assert!(store.return_space().expect("nothing is refused") > 12 << 20);
     for number in [6, 7, 8, 9] {
         store.default_map().remove([number]).expect("writable");
     }
@@ -188,12 +188,12 @@ fn what_was_free_before_is_returned_after_opening() {
     open().close().expect("it can be closed");
     let store = open();
     let (before, counted) = (allocated(&pool), store.statistics().pool_returned_bytes);
-    assert!((3 << 20..6 << 20).contains(&counted), "{counted} bytes have no space");
+    assert!((12 << 20..24 << 20).contains(&counted), "{counted} bytes have no space");
     let returned = store.return_space().expect("nothing is refused");
-    assert!(returned > 7 << 20, "{returned} bytes");
+    assert!(returned > 28 << 20, "{returned} bytes");
     let after = allocated(&pool);
     assert!(
-        after + (4 << 20) < before,
+        after + (16 << 20) < before,
         "{before} bytes allocated, {after} after {returned} were returned"
     );
     for (number, value) in (0..12).map(large) {
