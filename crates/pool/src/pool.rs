@@ -112,8 +112,8 @@ impl<M: Machine> Pool<M> {
     /// Notes that the disk refused to write something of the pool, as a sync of its own does that fails: the system
     /// may have dropped what it could not write, and the next sync says nothing about that.
     ///
-    /// *Thread-safe*; until the pool is closed, which is then refused. The next opening finds it as after a crash of the
-    /// machine.
+    /// *Thread-safe*; until the pool is closed, which is then refused. The next opening finds it as after a crash of
+    /// the machine.
     pub fn note_failed_write(&self) {
         if self.writable("note a write that failed").is_ok() && !self.survives_machine() {
             self.note_failed_write_in(&mut self.session.lock());
@@ -128,7 +128,8 @@ impl<M: Machine> Pool<M> {
     ///
     /// # Errors
     /// `ReadOnly`; `Io` if the disk refuses, or has refused a write of this pool before: what it did not write then
-    /// may be lost, though later writes succeed. The pool then counts as not clean, and as doubtful at the next opening.
+    /// may be lost, though later writes succeed. The pool then counts as not clean, and as doubtful at the next
+    /// opening.
     pub fn set_clean(&self) -> Result<(), PoolError> {
         self.writable("mark it clean")?;
         let mut session = self.session.lock();

@@ -35,8 +35,8 @@ pub fn noted(boot_id: [u8; 16], place: u64) -> [u8; 16] {
     whole([first, last ^ place])
 }
 
-/// What stands in place of the boot in the session of a pool that the disk refused to write: the page cache may show what
-/// the disk has not got, and a later write that succeeds says nothing about it. No boot has this id, and an older
+/// What stands in place of the boot in the session of a pool that the disk refused to write: the page cache may show
+/// what the disk has not got, and a later write that succeeds says nothing about it. No boot has this id, and an older
 /// Everleaf takes it for one that is not known.
 pub const WRITE_FAILED: [u8; 16] = *b"write\0\0failed\0\0\0";
 
@@ -108,7 +108,8 @@ impl SessionRecord {
             self.boot_id == now.boot_id || is_boot_known(self.boot_id) && place.is_some();
         match self.domain {
             Domain::Process if self.has_failed_write() => Some(Evidence {
-                told: "it was not closed, and the disk had refused a write of it, so that it may lack what memory shows",
+                told: "it was not closed, and the disk had refused a write of it, so that it may lack what \
+                       memory shows",
                 is_certain: false,
             }),
             Domain::Process if place.is_some_and(|place| is_forgotten(place, now)) => {

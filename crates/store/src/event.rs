@@ -45,8 +45,8 @@ pub enum Event<'a> {
     /// The last handle is gone, and the pool is closed: it can be opened again. (If the function itself dropped that
     /// handle, in a thread of the store's own, as soon as it has returned.)
     Closed,
-    /// As [`Self::Closed`], but something went wrong: the next opening recovers the pool, or takes it for one whose machine
-    /// crashed, if the disk refused a write.
+    /// As [`Self::Closed`], but something went wrong: the next opening recovers the pool, or takes it for one whose
+    /// machine crashed, if the disk refused a write.
     CloseFailed(&'a Error),
 }
 

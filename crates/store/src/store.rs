@@ -479,9 +479,9 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::StillOpen`] if maps, iterators, batches, views or watches of the store are still held:
-    /// the last of them closes it when it is dropped. The disk refuses a write: in memory nothing is lost, but the disk may
-    /// lack what it refused, so the next opening takes the pool for one whose machine crashed: it is rebuilt from its log,
-    /// or refused without one.
+    /// the last of them closes it when it is dropped. The disk refuses a write: in memory nothing is lost, but the
+    /// disk may lack what it refused, so the next opening takes the pool for one whose machine crashed: it is
+    /// rebuilt from its log, or refused without one.
     pub fn close(self) -> Result<()> {
         let Store { shared, default } = self;
         shared.check_process()?;

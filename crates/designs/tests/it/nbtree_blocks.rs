@@ -84,8 +84,8 @@ fn fill(tree: &Tree, session: &mut Session<Hardware>, leaf: u64) -> u64 {
     panic!("leaf {leaf} was replaced in a full pool");
 }
 
-/// A tree in a pool that was full once: a chain of so many neighbours lacked room for their replacement, and there is room
-/// again.
+/// A tree in a pool that was full once: a chain of so many neighbours lacked room for their replacement, and there is
+/// room again.
 struct Chain {
     heap: Arc<Heap<Hardware>>,
     tree: Tree,

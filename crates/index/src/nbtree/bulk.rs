@@ -42,7 +42,8 @@ pub(crate) trait Loadable<K: Kind<M>, M: Machine>: Sized {
 }
 
 /// Builds the leaves of a new tree from entries that come in key order. What was built or pushed goes back when it is
-/// dropped, so also when the caller's pairs panic; not that of a partition, whose first fence its neighbour may be reading.
+/// dropped, so also when the caller's pairs panic; not that of a partition, whose first fence its neighbour may
+/// be reading.
 pub(crate) struct BulkLoader<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> {
     /// Until the end, which takes it.
     tree: Option<T>,

@@ -245,7 +245,7 @@ fn a_sync_that_failed_is_not_made_good_by_the_next() {
     assert!(file.open(false).unwrap().was_clean());
 }
 
-/// The same where the store, or whoever syncs the file, was refused.
+/// The same where the store was refused, which syncs the file itself.
 #[test]
 fn a_failed_write_of_others_is_noted() {
     let file = File::new(&[0; SIZE], 1);
@@ -354,8 +354,8 @@ unsafe impl Backing for PersistentMemory {
     }
 }
 
-/// What was lost: the domain `Process` flushes nothing, and a close synced nothing because the memory was persistent. So
-/// the mark of the close could be durable, and what it speaks of in the caches of the CPU.
+/// What was lost: the domain `Process` flushes nothing, and a close synced nothing because the memory was persistent.
+/// So the mark of the close could be durable, and what it speaks of in the caches of the CPU.
 #[test]
 fn a_close_without_flushes_syncs_persistent_memory() {
     for (domain, expected) in [(Domain::Process, 2), (Domain::Adr, 0), (Domain::Eadr, 0)] {
