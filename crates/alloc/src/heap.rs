@@ -79,7 +79,7 @@ impl<M: Machine> Heap<M> {
                 Ok((Arc::new(Self::assemble(pool, shift, space)), recovery))
             }
             Err(error) => {
-                // Nothing was changed. Without its mark the pool counts as not closed.
+                // Nothing was changed but the space of holes. Without its mark the pool counts as not closed.
                 let _ = pool.leave_as_found();
                 Err(error)
             }

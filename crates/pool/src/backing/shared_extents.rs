@@ -9,10 +9,12 @@ use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 
 /// Extents that are asked for at once.
 const COUNT: usize = 64;
-/// `FIEMAP_FLAG_SYNC`: what is not yet written has its place first.
+/// `FIEMAP_FLAG_SYNC`: what is not yet written has its place first. All of the file is written for that.
 const SYNC: u32 = 1;
-/// `FIEMAP_EXTENT_UNKNOWN`, `FIEMAP_EXTENT_DELALLOC`.
-const NO_PLACE: u32 = 2 | 4;
+/// `FIEMAP_EXTENT_UNKNOWN`: it has no place, unless that is only to be chosen when it is written
+/// (`FIEMAP_EXTENT_DELALLOC`): the space is there.
+const UNKNOWN: u32 = 2;
+const DELAYED: u32 = 4;
 /// `FIEMAP_EXTENT_LAST`, `FIEMAP_EXTENT_SHARED`.
 const LAST: u32 = 1;
 const SHARED: u32 = 0x2000;
@@ -51,6 +53,7 @@ const _: () = assert!(size_of::<Request>() == 32 + COUNT * 56);
 /// That of the file system, `OPNOTSUPP` if it has no such list.
 fn extents(
     file: &File,
+    flags: u32,
     mut start: u64,
     end: u64,
     mut goes_on: impl FnMut(&Extent) -> bool,
@@ -59,7 +62,7 @@ fn extents(
         let mut request = Request {
             start,
             length: end - start,
-            flags: SYNC,
+            flags,
             mapped: 0,
             count: COUNT as u32,
             reserved: 0,
@@ -90,21 +93,22 @@ fn extents(
 /// That of the file system, `OPNOTSUPP` if it has no such list.
 pub fn has_shared_extents(file: &File, size: u64) -> Result<bool, Errno> {
     let mut is_shared = false;
-    extents(file, 0, size, |extent| {
+    extents(file, SYNC, 0, size, |extent| {
         is_shared |= extent.flags & SHARED != 0;
         !is_shared
     })?;
     Ok(is_shared)
 }
 
-/// The parts of the bytes from `start` to `end` that have no blocks: not those that were allocated and never written.
+/// The parts of the bytes from `start` to `end` that have no blocks: not those that were allocated and never written. Not
+/// a byte is written for it: who asks may hold a lock, beside gigabytes that wait to be written.
 ///
 /// # Errors
 /// As of [`has_shared_extents`].
 pub fn gaps(file: &File, start: u64, end: u64) -> Result<Vec<(u64, u64)>, Errno> {
     let (mut gaps, mut at) = (vec![], start);
-    extents(file, start, end, |extent| {
-        if extent.flags & NO_PLACE == 0 {
+    extents(file, 0, start, end, |extent| {
+        if extent.flags & (UNKNOWN | DELAYED) != UNKNOWN {
             if at < extent.logical {
                 gaps.push((at, extent.logical.min(end)));
             }

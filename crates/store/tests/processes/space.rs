@@ -50,7 +50,7 @@ fn is_sound(store: &Store, count: u64, mark: u8) {
 
 /// Whether this file system can make holes: without them there is nothing to see. (A store was asked first, so a
 /// store that returned nothing passed for a file system without holes.)
-fn knows_holes(folder: &Path) -> bool {
+pub(crate) fn knows_holes(folder: &Path) -> bool {
     let path = folder.join("probe");
     std::fs::write(&path, [7; 1 << 16]).expect("room");
     let file = std::fs::OpenOptions::new().write(true).open(&path).expect("it is there");
