@@ -307,18 +307,22 @@ fn keep_damaged_end<D: Disk>(
 /// Copies a file but for the zeros at its end, and with zeros for what cannot be read of it, durably but for its name.
 fn copy_file<D: Disk>(disk: &D, from: &str, to: &str) -> std::io::Result<()> {
     let (from, to) = (disk.open(from)?, disk.create(to)?);
+    // A file system that answers before it looks where the file ends cannot read behind that either.
+    let size = from.size()?;
     let mut buffer = vec![0; disk.portions().window];
     let (mut position, mut unreadable) = (0, Unreadable::default());
-    loop {
-        let count = unreadable.read_around(&from, &mut buffer, position)?;
+    while position < size {
+        let wanted = (size - position).min(buffer.len() as u64) as usize;
+        let count = unreadable.read_around(&from, &mut buffer[..wanted], position)?;
         if count == 0 {
-            return to.sync_data();
+            break;
         }
         if let Some(last) = buffer[..count].iter().rposition(|byte| *byte != 0) {
             write_whole(&to, &buffer[..=last], position)?;
         }
         position += count as u64;
     }
+    to.sync_data()
 }
 
 fn kept_as(damage: &str, aside: &str) -> String {

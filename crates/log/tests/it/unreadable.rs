@@ -268,3 +268,18 @@ fn an_old_segment_that_cannot_be_read_is_in_nobodys_way() {
         assert_eq!(rebuilt(&recovered).0.len(), 21);
     }
 }
+
+/// As of a file system that answers before it looks where the file ends: the copy of the segment had no end.
+#[test]
+fn a_segment_is_copied_that_cannot_be_read_behind_its_end() {
+    let disk = logged();
+    let name = last_segment(&disk);
+    disk.refuse_bytes(&name, block_of(15).start..u64::MAX, 100_000);
+    let (_, recovered) = Log::open(disk.clone(), &options().salvage(true)).unwrap();
+    assert_eq!(rebuilt(&recovered).0.len(), 15);
+    let copy = disk.open(&format!("damaged-{name}")).unwrap();
+    assert!(copy.read_at(&mut [0; 8], block_of(14).start).is_ok_and(|count| count == 8));
+    // It was not asked until it answered.
+    let file = disk.open(&name).unwrap();
+    assert!(file.read_at(&mut [0; 8], 1 << 20).is_err());
+}
