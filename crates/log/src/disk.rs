@@ -5,7 +5,8 @@
 //! this crate touches a file.
 
 use std::collections::BTreeMap;
-use std::{fmt, io};
+use std::time::Duration;
+use std::{fmt, io, thread};
 
 use rustix::io::Errno;
 
@@ -13,6 +14,8 @@ use crate::layout::BLOCK_SIZE;
 
 /// How often a disk is asked that says that it cannot read.
 pub(crate) const READ_TRIES: u32 = 3;
+/// How often it is waited for a disk in one reading of a file: a bad one would be waited for in each of its parts.
+const PAUSES_MAX: u32 = 10;
 /// Where so many parts of a file cannot be read, the next ones are not looked for block by block: a disk may need
 /// seconds for each of them.
 const PARTS_SOUGHT_MAX: usize = 32;
@@ -121,6 +124,9 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
 
 /// An open file. All methods may be called by several threads at once.
 pub trait DiskFile: fmt::Debug + Send + Sync + 'static {
+    /// How long is waited before a disk is asked again that says that it cannot read: it may be away for a moment.
+    const READ_PAUSE: Duration = Duration::from_millis(100);
+
     /// Reads at `offset`, and says how many bytes: fewer than asked for if the file ends or if the
     /// operating system likes.
     ///
@@ -194,6 +200,8 @@ pub(crate) struct Unreadable {
     parts: BTreeMap<u64, u64>,
     /// What the disk said of the last one.
     answer: String,
+    /// How often it was waited for.
+    pauses: u32,
 }
 
 impl Unreadable {
@@ -202,9 +210,9 @@ impl Unreadable {
     ///
     /// # Errors
     /// Any other answer of the disk: it is about this moment.
-    pub(crate) fn read_around(
+    pub(crate) fn read_around<F: DiskFile>(
         &mut self,
-        file: &impl DiskFile,
+        file: &F,
         buffer: &mut [u8],
         offset: u64,
     ) -> io::Result<usize> {
@@ -228,7 +236,10 @@ impl Unreadable {
                     wanted = (size / 2).next_multiple_of(BLOCK_SIZE as usize).min(size - 1);
                     wanted = wanted.max(left_of_block(at));
                 }
-                Err(_) if tries < READ_TRIES => tries += 1,
+                Err(_) if tries < READ_TRIES => {
+                    tries += 1;
+                    self.wait(F::READ_PAUSE);
+                }
                 Err(error) => {
                     self.parts.insert(at, at + size.max(left_of_block(at)) as u64);
                     self.answer = error.to_string();
@@ -236,6 +247,13 @@ impl Unreadable {
             }
         }
         Ok(done)
+    }
+
+    fn wait(&mut self, pause: Duration) {
+        if self.pauses < PAUSES_MAX {
+            self.pauses += 1;
+            thread::sleep(pause);
+        }
     }
 
     /// Where the first part begins that is at `offset` or behind, and what the disk says of it.

@@ -12,6 +12,7 @@ mod state;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use everleaf_machine::lock_rank;
 
@@ -343,6 +344,8 @@ pub struct SimulatedFile {
 }
 
 impl DiskFile for SimulatedFile {
+    const READ_PAUSE: Duration = Duration::ZERO;
+
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.disk.perhaps_refuse()?;
         self.disk.check_refused(self.inode, offset..offset + buffer.len() as u64)?;

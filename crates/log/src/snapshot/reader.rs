@@ -1,7 +1,7 @@
 //! Reading a snapshot, block by block and by several threads if the reader likes.
 
-use std::io;
 use std::sync::Arc;
+use std::{io, thread};
 
 use super::{BLOCK_TARGET, BlockInfo, Footer};
 use crate::disk::{READ_TRIES, is_bad_medium, read_up_to};
@@ -48,17 +48,17 @@ impl<D: Disk> SnapshotReader<D> {
     /// descriptor at this moment, says nothing about the snapshot.
     pub(crate) fn open(disk: Arc<D>, uuid: [u8; 16], sequence: u64) -> Result<Self> {
         let name = file_name(SNAPSHOT, sequence);
-        let file = ask(&name, || disk.open(&name))?;
-        let size = ask(&name, || file.size())?;
+        let file = ask::<D::File, _>(&name, || disk.open(&name))?;
+        let size = ask::<D::File, _>(&name, || file.size())?;
         let mut start = [0; HEADER_SIZE];
-        let read = ask(&name, || read_up_to(&file, &mut start, 0))?;
+        let read = ask::<D::File, _>(&name, || read_up_to(&file, &mut start, 0))?;
         let is_whole = check_start(&name, SNAPSHOT_MAGIC, &uuid, &start[..read])?;
         if !is_whole || size < 2 * HEADER_SIZE as u64 || read_u64(&start, 32) != sequence {
             return Err(damaged(&name, "its header"));
         }
         let mut end = [0; HEADER_SIZE];
         let footer_at = size - HEADER_SIZE as u64;
-        ask(&name, || read_up_to(&file, &mut end, footer_at))?;
+        ask::<D::File, _>(&name, || read_up_to(&file, &mut end, footer_at))?;
         let footer = Footer::decode(&uuid, &end)
             .filter(|footer| footer.sequence == sequence)
             .filter(|footer| footer.from <= footer.to && footer.to <= NUMBER_MAX)
@@ -70,7 +70,7 @@ impl<D: Disk> SnapshotReader<D> {
             .map(|end| (end - footer.index_offset) as usize)
             .ok_or_else(|| damaged(&name, "its end"))?;
         let mut index = vec![0; index_size];
-        ask(&name, || read_up_to(&file, &mut index, footer.index_offset))?;
+        ask::<D::File, _>(&name, || read_up_to(&file, &mut index, footer.index_offset))?;
         if crc32c::crc32c(&index) != footer.index_checksum {
             return Err(damaged(&name, "its index"));
         }
@@ -145,7 +145,8 @@ impl<D: Disk> SnapshotReader<D> {
     /// The bytes of a block as they are in the file.
     fn stored(&self, info: &BlockInfo) -> Result<Vec<u8>> {
         let mut stored = vec![0; info.stored_size as usize];
-        let read = ask(&self.name, || read_up_to(&self.file, &mut stored, info.offset))?;
+        let read =
+            ask::<D::File, _>(&self.name, || read_up_to(&self.file, &mut stored, info.offset))?;
         if read < stored.len() || crc32c::crc32c(&stored) != info.checksum {
             return Err(damaged(&self.name, &format!("the block at byte {}", info.offset)));
         }
@@ -155,7 +156,7 @@ impl<D: Disk> SnapshotReader<D> {
 
 /// Asks the disk for something of a snapshot, and again if its medium cannot be read: it may be able to the next time.
 /// What it cannot read then is damaged. Any other answer is about this moment.
-fn ask<T>(name: &str, mut question: impl FnMut() -> io::Result<T>) -> Result<T> {
+fn ask<F: DiskFile, T>(name: &str, mut question: impl FnMut() -> io::Result<T>) -> Result<T> {
     let mut tries = 1;
     loop {
         match question() {
@@ -169,7 +170,10 @@ fn ask<T>(name: &str, mut question: impl FnMut() -> io::Result<T>) -> Result<T> 
                      or a backup"
                 )));
             }
-            Err(_) => tries += 1,
+            Err(_) => {
+                tries += 1;
+                thread::sleep(F::READ_PAUSE);
+            }
         }
     }
 }

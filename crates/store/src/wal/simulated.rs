@@ -5,6 +5,7 @@ pub mod crashes;
 use std::fs::File;
 use std::io::Result as IoResult;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use everleaf_log::simulated::{SimulatedDisk, SimulatedFile};
 use everleaf_log::{Disk, DiskFile, RealDisk};
@@ -148,6 +149,8 @@ impl Disk for EitherDisk {
 }
 
 impl DiskFile for EitherFile {
+    const READ_PAUSE: Duration = Duration::ZERO;
+
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> IoResult<usize> {
         on_either!(EitherFile, self, file => DiskFile::read_at(file, buffer, offset))
     }
