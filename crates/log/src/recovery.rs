@@ -247,7 +247,8 @@ impl<D: Disk> Recovered<D> {
             end = end.max(walk.end);
             let is_short = walk.end < limit && limit != Lsn::MAX;
             if is_short && !self.disk.mutant("log.passes_gap") {
-                return Err(E::from(missing(reader.name(), walk.end + 1, walk.position)));
+                let lacking = || missing(reader.name(), walk.end + 1, walk.position);
+                return Err(E::from(reader.unreadable_from(walk.position).unwrap_or_else(lacking)));
             }
         }
         Ok(end)

@@ -206,9 +206,11 @@ fn reach<D: Disk>(
         let mut reader = SegmentReader::open(disk, &options.uuid, header.sequence)?;
         let walk = walk::<D, Error>(disk, &mut reader, header, limit, &mut |_| Ok(()))?;
         let is_damaged = walk.end < limit && limit != Lsn::MAX;
+        let lacking = || missing(reader.name(), walk.end + 1, walk.position);
         end = Some(End {
             sequence: header.sequence,
-            damage: is_damaged.then(|| missing(reader.name(), walk.end + 1, walk.position)),
+            damage: is_damaged
+                .then(|| reader.unreadable_from(walk.position).unwrap_or_else(lacking)),
             lsn: walk.end,
         });
         if is_damaged {

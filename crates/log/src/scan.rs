@@ -205,8 +205,9 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
     pub(crate) fn unreadable_from(&self, offset: u64) -> Option<Error> {
         let (at, answer) = self.unreadable.first_from(offset)?;
         Some(Error::Damaged(format!(
-            "{} is damaged at byte {at}: its disk cannot read it ({answer}), and what was durable may be there; \
-             restore a backup, or use `everleaf snapshot POOL --salvage-log` to go on with what was before it",
+            "{} is damaged at byte {at}: its disk cannot read it ({answer}), and what was durable may be there; try \
+             again, since it may be able to; otherwise restore a backup, or use `everleaf snapshot POOL --salvage-log` \
+             to go on with what was before it",
             self.name
         )))
     }

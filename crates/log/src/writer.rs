@@ -422,8 +422,9 @@ impl<D: Disk> Writer<D> {
                 .and_then(|mut reader| reader.is_understood());
             let removed = match looked {
                 Ok(true) => self.disk.remove(&name),
+                // Also what its disk cannot read: a tool for bad disks may.
                 Ok(false) => self.disk.rename(&name, &free_name(&names, "damaged-log", sequence)),
-                // It cannot be read now, or is another's: it stays.
+                // It cannot be opened at this moment, or is another's: it stays.
                 Err(_) => continue,
             };
             removed.map_err(|error| Error::io(format!("cannot put {name} aside"), &error))?;

@@ -220,7 +220,10 @@ impl<D: Disk> Opening<'_, D> {
                 // Cut before its first chunk.
                 None if reader.size() < BLOCK_SIZE && self.is_cut_behind(0) => {}
                 None if self.is_damaged_behind(0) => {}
-                None => self.damage(no_header(reader.name()))?,
+                None => {
+                    let lacking = || no_header(reader.name());
+                    self.damage(reader.unreadable_from(0).unwrap_or_else(lacking))?;
+                }
             }
         }
         if headers.is_empty() && !sequences.is_empty() && self.cut.is_none() {

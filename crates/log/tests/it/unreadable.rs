@@ -207,7 +207,7 @@ fn a_segment_that_its_disk_cannot_read_is_damaged() {
             let text = error.to_string();
             assert!(matches!(error, Error::Damaged(_)), "{key}: {text}");
             assert!(text.contains("its disk cannot read it") && text.contains(&name), "{text}");
-            assert!(text.contains("--salvage-log"), "{text}");
+            assert!(text.contains("try again") && text.contains("--salvage-log"), "{text}");
             assert_eq!(disk.names(), names, "{key}");
         }
         let proven = disk.copied(2);
@@ -238,6 +238,32 @@ fn a_segment_that_its_disk_cannot_read_is_damaged() {
         log.close().unwrap();
         let (_, recovered) = Log::open(disk, &options()).unwrap();
         assert_eq!(rebuilt(&recovered).0.len(), left + 1, "{key}");
+    }
+}
+
+/// What was told of one that others follow: that it is damaged, and nothing of the disk.
+#[test]
+fn an_earlier_segment_that_cannot_be_read_is_told_as_such() {
+    let disk = logged();
+    let name = last_segment(&disk);
+    let (log, _) = Log::open(disk.clone(), &options()).unwrap();
+    put(&log, 20, "third");
+    log.close().unwrap();
+    disk.refuse_bytes(&name, block_of(15), usize::MAX);
+    let (_, recovered) = Log::open(disk.copied(1), &options()).unwrap();
+    assert_eq!(rebuilt(&recovered).0.len(), 21);
+    let (_, recovered) = Log::open(disk.clone(), &options()).unwrap();
+    let from = recovered.replay_start().unwrap().from_lsn();
+    let error = recovered.replay(from, |_, _| Ok::<(), Error>(())).unwrap_err();
+    let (_, salvaged) = Log::open(disk.clone(), &options().salvage(true)).unwrap();
+    let headless = logged();
+    headless.refuse_bytes(&name, 0..64, usize::MAX);
+    let no_header = Log::open(headless, &options()).unwrap_err();
+    let mut all = salvaged.report().damages.clone();
+    all.extend([error.to_string(), no_header.to_string()]);
+    for told in all {
+        assert!(told.contains(&name) && told.contains("its disk cannot read it"), "{told}");
+        assert!(told.contains("try again"), "{told}");
     }
 }
 
