@@ -26,6 +26,7 @@ use super::log_folder::LogDisk;
 use super::log_metadata::{identity_in, older_than_its_log, reached_in};
 use super::metadata_keys::NAME;
 use super::small_file::write_unsynced;
+use crate::conversion::io;
 use crate::{Error, Result};
 
 /// Key of the number in the pool.
@@ -158,7 +159,9 @@ pub(super) fn refuse_other_log(
     place: &LogDirectory,
     identity: Identity,
 ) -> Result<()> {
-    let Some(noted) = log_note_of(path) else { return Ok(()) };
+    let noted = log_note_of(path)
+        .map_err(io(format!("cannot read from {} which log it has", path.display())))?;
+    let Some(noted) = noted else { return Ok(()) };
     if noted.log != header_note(identity, 0).log {
         return Err(not_its_log(place));
     }

@@ -303,6 +303,8 @@ fn fill(
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
 
     /// What was told: to remove something, from a pool that is not there until it was rebuilt.
@@ -342,6 +344,28 @@ mod tests {
             format!("`rm -- '{name}' '{kept_name}'`"),
         ] {
             assert!(told.contains(&command), "{told}");
+        }
+    }
+
+    /// What was taken for a pool that says nothing of its log: one that cannot be opened or read at this moment. So the
+    /// log of another pool passed for its own.
+    #[test]
+    fn a_pool_that_cannot_be_read_now_may_have_another_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pool");
+        let place = LogDirectory::of(&path, &Options::new());
+        let refused = || age::refuse_other_log(&path, &place, [5; 16]);
+        assert!(refused().is_ok(), "there is none");
+        std::fs::write(&path, "short").unwrap();
+        assert!(refused().is_ok(), "it says nothing");
+        // A file that cannot be opened, and one of which the beginning cannot be read.
+        for (target, errno) in [("pool", Errno::LOOP), ("/proc/self/mem", Errno::IO)] {
+            std::fs::remove_file(&path).unwrap();
+            std::os::unix::fs::symlink(target, &path).unwrap();
+            match refused() {
+                Err(Error::Io(_, error)) => assert_eq!(Errno::from_io_error(&error), Some(errno)),
+                other => panic!("{target}: {other:?}"),
+            }
         }
     }
 }
