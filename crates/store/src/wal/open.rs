@@ -234,9 +234,7 @@ impl Opening<'_> {
         };
         let report = recovered.report();
         let is_salvaged = !report.damages.is_empty() || was_salvaging || self.is_unsaid;
-        if !report.damages.is_empty() {
-            self.options.events.tell(&Event::LogSalvaged(&report.damages));
-        }
+        let damages = report.damages.clone();
         let (end, was_owing) = (report.end, report.was_owing);
         let is_cut = report.is_cut || is_salvaged;
         drop(recovered);
@@ -245,6 +243,10 @@ impl Opening<'_> {
                 directory.end_salvage(log.disk())?;
             }
             return Err(older_than_its_log(trees, directory));
+        }
+        // Of a pool that has it all, and of no older copy.
+        if !damages.is_empty() {
+            self.options.events.tell(&Event::LogSalvaged(&damages));
         }
         Ok(Some(Found { log, is_cut, was_owing }))
     }
