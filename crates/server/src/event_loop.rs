@@ -156,7 +156,11 @@ impl<'a> EventLoop<'a> {
             self.idle_check_ms = None;
         }
         self.end_turn();
-        self.left_due_ms = self.state.has_made().then_some(now_ms + RETRY_MS);
+        self.left_due_ms = self.state.has_made().then(|| match self.left_due_ms {
+            // Not put off by a turn that does something else.
+            Some(due_ms) if due_ms > now_ms => due_ms,
+            _ => now_ms + RETRY_MS,
+        });
         self.close_idle(now_ms);
         self.close_lingering(now_ms);
         self.close_handshaking(now_ms);

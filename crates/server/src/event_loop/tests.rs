@@ -93,6 +93,12 @@ fn clients_that_could_not_be_served_are_served_later() {
     assert!(bench.shared.loops[0].has_made(), "it is not tried in each turn");
     let pause = event_loop.timeout().expect("it is tried again");
     assert!(pause <= Duration::from_millis(RETRY_MS + 1), "{pause:?}");
+    let due_ms = event_loop.left_due_ms;
+    while bench.shared.now_ms() + RETRY_MS <= due_ms.unwrap() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    event_loop.turn(&mut events, Some(Duration::ZERO)).unwrap();
+    assert_eq!(event_loop.left_due_ms, due_ms, "other turns do not put it off");
     event_loop.left_due_ms = Some(0);
     event_loop.turn(&mut events, Some(Duration::ZERO)).unwrap();
     assert_eq!(bench.shared.waiters.total(), 0);
