@@ -39,6 +39,9 @@ pub const WAKER: Token = Token(usize::MAX);
 const EVENT_COUNT: usize = 256;
 /// Connections whose replies may wait for the end of the turn.
 const DEFERRED_COUNT_MAX: usize = 64;
+/// Bytes of requests that may have come when the turn ends: their writes are in memory until it does, and those without
+/// a reply (`CLIENT REPLY OFF`) leave nothing else that is counted.
+const TURN_SIZE_MAX: u64 = 8 << 20;
 /// How long the last turn of a server that stops may take, in milliseconds, besides the commands that are being run.
 const LATE_MS: u64 = 100;
 /// How long clients wait whom the store refused to serve, in milliseconds, until it is tried again.
@@ -198,7 +201,9 @@ impl<'a> EventLoop<'a> {
         self.note_monitor(index);
         let Scratch { replies, gathered, .. } = &self.scratch;
         let count = replies.count() + gathered.len();
-        if count >= DEFERRED_COUNT_MAX || replies.size() > DEFERRED_SIZE_MAX {
+        let has_many = count >= DEFERRED_COUNT_MAX || replies.size() > DEFERRED_SIZE_MAX;
+        // What came since the last one: it is counted there.
+        if has_many || self.tally.bytes_in > TURN_SIZE_MAX {
             self.end_turn();
         }
     }

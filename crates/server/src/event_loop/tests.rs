@@ -107,3 +107,30 @@ fn clients_that_could_not_be_served_are_served_later() {
     assert_eq!(replies[0].reply, b"*2\r\n$1\r\nk\r\n$1\r\na\r\n");
     assert_eq!(event_loop.timeout(), None);
 }
+
+/// What was not counted: of many clients that want no replies one turn had all writes in memory.
+#[test]
+fn a_turn_ends_behind_many_writes_without_a_reply() {
+    let options = Options::new().durability(Durability::Power);
+    let bench = Bench::on(Bench::config(), options);
+    let (mut event_loop, mut peer) = with_client(&bench);
+    peer.set_nonblocking(true).unwrap();
+    peer.write_all(b"CLIENT REPLY OFF\r\n").unwrap();
+    let request = format!("SET k {}\r\n", "v".repeat(10_000)).into_bytes();
+    let (mut events, mut sent, mut most) = (Events::with_capacity(EVENT_COUNT), 0, 0);
+    bench.shared.store.defer_sync();
+    while sent < 2 * TURN_SIZE_MAX as usize {
+        while let Ok(size) = peer.write(&request[sent % request.len()..]) {
+            sent += size;
+        }
+        // As many connections that are served in one turn.
+        event_loop.poll.poll(&mut events, Some(Duration::from_millis(1))).unwrap();
+        let connection = event_loop.connections[0].as_mut().unwrap();
+        events.iter().for_each(|event| connection.notice(event));
+        event_loop.serve(0, 0);
+        most = most.max(bench.shared.store.statistics().log_lag);
+    }
+    let most_size = most * request.len() as u64;
+    assert!(most_size > TURN_SIZE_MAX / 2, "{most_size} bytes wait for the end of the turn");
+    assert!(most_size < TURN_SIZE_MAX + (1 << 20), "{most_size} bytes wait");
+}
