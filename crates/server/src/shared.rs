@@ -1,5 +1,6 @@
 //! What the threads of a server share.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -105,7 +106,7 @@ pub struct LoopState {
     /// The same of any loop, made by this one, to be sent when what they tell of is durable.
     outbox: Mutex<Vec<Delivery>>,
     /// What this loop has made that clients still wait for, because there was no room for their answers.
-    made: Mutex<Vec<(MapNumber, Vec<u8>)>>,
+    made: Mutex<BTreeSet<(MapNumber, Vec<u8>)>>,
 }
 
 impl LoopState {
@@ -155,7 +156,7 @@ impl LoopState {
 
     /// What clients were left for since the last call.
     pub fn take_made(&self) -> Vec<(MapNumber, Vec<u8>)> {
-        std::mem::take(&mut lock(&self.made))
+        std::mem::take(&mut *lock(&self.made)).into_iter().collect()
     }
 
     /// Hands over a reply to a client of this loop, which must be woken.
@@ -174,7 +175,7 @@ impl LoopState {
 }
 
 /// A panic elsewhere cannot have left a list half changed.
-fn lock<T>(list: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
+fn lock<T>(list: &Mutex<T>) -> MutexGuard<'_, T> {
     list.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

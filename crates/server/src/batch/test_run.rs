@@ -1,5 +1,6 @@
 //! Requests that are run without a socket, in tests.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use everleaf::Options;
@@ -16,7 +17,7 @@ use crate::statistics::Tally;
 /// What the event loops of a server share, and none of them.
 pub struct Bench {
     pub shared: Shared,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Bench {
@@ -37,7 +38,12 @@ impl Bench {
         let store = Arc::new(options.open(folder.path().join("pool")).unwrap());
         let acl = Acl::open(&config).unwrap();
         let control = Arc::new(Control::new(vec![], &[], None, None));
-        Bench { shared: Shared::new(config, acl, store, control), _folder: folder }
+        Bench { shared: Shared::new(config, acl, store, control), folder }
+    }
+
+    /// Its pool.
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("pool")
     }
 
     /// A new client of the first event loop.

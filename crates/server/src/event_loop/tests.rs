@@ -1,6 +1,7 @@
 //! An event loop without a server: what it does in its turns.
 
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 
 use everleaf::{Durability, Options};
 use mio::net::TcpStream;
@@ -133,4 +134,38 @@ fn a_turn_ends_behind_many_writes_without_a_reply() {
     let most_size = most * request.len() as u64;
     assert!(most_size > TURN_SIZE_MAX / 2, "{most_size} bytes wait for the end of the turn");
     assert!(most_size < TURN_SIZE_MAX + (1 << 20), "{most_size} bytes wait");
+}
+
+/// What was forgotten: with one key that cannot be served, here a damaged one, all others were tried again for ever,
+/// and noted anew with each exchange.
+#[test]
+fn a_key_that_cannot_be_served_holds_up_no_other() {
+    const MARK: &[u8] = b"a value that will rot";
+    let bench = Bench::on(Bench::config(), Options::new().verify_reads(true));
+    let (mut event_loop, _peer) = with_client(&bench);
+    let (mut first, mut second, mut writer) = (bench.client(), bench.client(), bench.client());
+    assert_eq!(bench.run(&mut first, "BLPOP damaged 0"), "");
+    assert_eq!(bench.run(&mut second, "BLPOP sound 0"), "");
+    assert_eq!(bench.run(&mut writer, "SELECT 1"), "+OK");
+    assert_eq!(bench.run_args(&mut writer, &[b"SET", b"damaged", MARK]), "+OK");
+    assert_eq!(bench.run(&mut writer, "RPUSH sound a"), ":1");
+    let pool = std::fs::read(bench.path()).unwrap();
+    let at = pool.windows(MARK.len()).position(|bytes| bytes == MARK).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(bench.path()).unwrap();
+    file.write_all_at(b"A", at as u64).unwrap();
+    for _ in 0..3 {
+        assert_eq!(bench.run(&mut writer, "SWAPDB 0 1"), "+OK");
+    }
+    let state = &bench.shared.loops[0];
+    let (made, keys) = (state.take_made(), [&b"damaged"[..], b"sound"]);
+    assert_eq!(made.iter().map(|(_, key)| &key[..]).collect::<Vec<_>>(), keys, "each once");
+    state.serve_later(made);
+    assert_eq!(bench.shared.waiters.total(), 2);
+    event_loop.left_due_ms = Some(0);
+    let mut events = Events::with_capacity(EVENT_COUNT);
+    event_loop.turn(&mut events, Some(Duration::ZERO)).unwrap();
+    assert_eq!(bench.shared.waiters.total(), 1);
+    let replies = state.take_deliveries();
+    assert_eq!(replies[0].reply, b"*2\r\n$5\r\nsound\r\n$1\r\na\r\n");
+    assert_eq!(state.take_made().len(), 1, "it is tried again");
 }

@@ -221,9 +221,13 @@ impl<'a> Service<'a> {
     }
 }
 
-/// Serves clients for whose answers a step of this event loop had no room.
+/// Keys whose clients cannot be served by themselves until the rest is left for later.
+const REFUSED_MAX: usize = 64;
+
+/// Serves clients for whose answers a step of this event loop had no room. If all keys cannot be done together (one may
+/// be damaged), each is done by itself.
 pub fn serve_left(shared: &Shared, loop_index: usize) {
-    let made = shared.loops[loop_index].take_made();
+    let mut made = shared.loops[loop_index].take_made();
     if made.is_empty() {
         return;
     }
@@ -232,7 +236,19 @@ pub fn serve_left(shared: &Shared, loop_index: usize) {
     if let Failure::Store(error) = &failure {
         shared.log_store_error(error);
     }
-    // Nothing was taken: it is tried again after a pause (`event_loop.rs`).
+    if made.len() > 1 {
+        // Not always in the same order: those behind many that are refused have their turn, too.
+        let first = shared.now_ms() as usize % made.len();
+        made.rotate_left(first);
+        let mut refused = 0;
+        made.retain(|key| {
+            let is_refused = refused == REFUSED_MAX
+                || serve_rest(shared, loop_index, std::slice::from_ref(key)).is_err();
+            refused += usize::from(is_refused && refused < REFUSED_MAX);
+            is_refused
+        });
+    }
+    // Nothing of these was taken: it is tried again after a pause (`event_loop.rs`).
     shared.loops[loop_index].serve_later(made);
 }
 
