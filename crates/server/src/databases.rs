@@ -195,10 +195,11 @@ impl Databases {
         }
     }
 
-    /// Removes all keys of all databases, of one after the other: for others one step if the caller is alone
-    /// (`exclusion.rs`).
-    pub fn clear_all(&self) -> Result<()> {
-        self.existing().try_for_each(|place| self.map(place).clear_at_once())
+    /// Removes all keys of all databases: one step for others. A caller that is not alone (`exclusion.rs`) has found
+    /// one database, that of place 0, and any other was made since: it comes later.
+    pub fn clear_all(&self, is_alone: bool) -> Result<()> {
+        let count = if is_alone { DATABASE_COUNT_MAX } else { 1 };
+        self.existing().take(count).try_for_each(|place| self.map(place).clear_at_once())
     }
 
     /// The databases that have keys and can be selected, with the figures of their maps.
@@ -276,8 +277,11 @@ mod tests {
         // Of all that are missing it tells the last.
         let few = Databases::new(&store, 2).open(&store).unwrap_err();
         assert!(few.to_string().contains("--databases to 4"), "{few}");
-        all.clear_all().unwrap();
-        assert_eq!(all.map_of(3).len(), 0);
+        // As if the others had been made since: a key could be moved between them.
+        all.clear_all(false).unwrap();
+        assert_eq!((all.map_of(2).len(), all.map_of(3).len()), (1, 1));
+        all.clear_all(true).unwrap();
+        assert_eq!((all.map_of(2).len(), all.map_of(3).len()), (0, 0));
         Databases::new(&store, 3).open(&store).unwrap();
     }
 

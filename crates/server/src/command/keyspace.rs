@@ -74,7 +74,9 @@ pub fn flushdb(context: &mut Context<'_>, request: &Request<'_>) -> CommandResul
 pub fn flushall(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     check_mode(request)?;
     match &mut context.keys {
-        Keys::Store(..) => context.shared.databases.clear_all()?,
+        Keys::Store(..) => {
+            context.shared.databases.clear_all(context.shared.exclusion.is_alone())?;
+        }
         Keys::Stage(staged) => {
             let mut all = staged.databases.existing();
             all.try_for_each(|place| staged.within(place, Staged::clear))?;
