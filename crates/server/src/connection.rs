@@ -377,10 +377,16 @@ impl Connection {
             self.deferred = Some(turn);
             return Ok(end.consumed);
         }
+        let has_reply =
+            if use_draft { !draft.bytes().is_empty() } else { self.durable < self.output.len() };
         if use_draft {
             self.send_draft(draft, shared, tally)?;
         } else {
+            drop(draft);
             self.send_output(shared, tally)?;
+        }
+        if !has_reply && end.consumed > 0 {
+            replies.note_unanswered(self.place);
         }
         Ok(end.consumed)
     }

@@ -304,10 +304,12 @@ impl<'a> EventLoop<'a> {
 
     /// Waits for writes that have no reply (`CLIENT REPLY OFF`), if no reply has waited for them: they count as any,
     /// and nobody else would, nor hold back a client that writes faster than the disk.
-    fn wait_for_unanswered(&self) {
+    fn wait_for_unanswered(&mut self) {
+        let unanswered = self.scratch.replies.take_unanswered();
         if let Err(error) = self.shared.store.wait_deferred() {
-            // Nobody is to be told; the log refuses what comes.
             self.shared.log_store_error(&error);
+            // A later reply would tell them that all is well.
+            unanswered.into_iter().for_each(|index| self.close(index));
         }
     }
 

@@ -51,6 +51,9 @@ pub struct TurnReplies {
     bytes: Vec<u8>,
     parts: Vec<Part>,
     number: u64,
+    /// Connections of which something was run without a reply since [`Self::take_unanswered`], by their places; some
+    /// more than once.
+    unanswered: Vec<usize>,
 }
 
 /// Replies of one connection, from the end of the part before.
@@ -86,6 +89,16 @@ impl TurnReplies {
     /// Whether this is still the turn.
     pub fn is_in(&self, turn: Turn) -> bool {
         turn.0 == self.number
+    }
+
+    /// Notes that something of a connection was run without a reply.
+    pub fn note_unanswered(&mut self, place: usize) {
+        self.unanswered.push(place);
+    }
+
+    /// The connections that were noted so.
+    pub fn take_unanswered(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.unanswered)
     }
 
     /// Ends the turn, and begins the next.

@@ -109,33 +109,6 @@ fn clients_that_could_not_be_served_are_served_later() {
     assert_eq!(event_loop.timeout(), None);
 }
 
-/// What was not counted: of many clients that want no replies one turn had all writes in memory.
-#[test]
-fn a_turn_ends_behind_many_writes_without_a_reply() {
-    let options = Options::new().durability(Durability::Power);
-    let bench = Bench::on(Bench::config(), options);
-    let (mut event_loop, mut peer) = with_client(&bench);
-    peer.set_nonblocking(true).unwrap();
-    peer.write_all(b"CLIENT REPLY OFF\r\n").unwrap();
-    let request = format!("SET k {}\r\n", "v".repeat(10_000)).into_bytes();
-    let (mut events, mut sent, mut most) = (Events::with_capacity(EVENT_COUNT), 0, 0);
-    bench.shared.store.defer_sync();
-    while sent < 2 * TURN_SIZE_MAX as usize {
-        while let Ok(size) = peer.write(&request[sent % request.len()..]) {
-            sent += size;
-        }
-        // As many connections that are served in one turn.
-        event_loop.poll.poll(&mut events, Some(Duration::from_millis(1))).unwrap();
-        let connection = event_loop.connections[0].as_mut().unwrap();
-        events.iter().for_each(|event| connection.notice(event));
-        event_loop.serve(0, 0);
-        most = most.max(bench.shared.store.statistics().log_lag);
-    }
-    let most_size = most * request.len() as u64;
-    assert!(most_size > TURN_SIZE_MAX / 2, "{most_size} bytes wait for the end of the turn");
-    assert!(most_size < TURN_SIZE_MAX + (1 << 20), "{most_size} bytes wait");
-}
-
 /// What was forgotten: with one key that cannot be served, here a damaged one, all others were tried again for ever,
 /// and noted anew with each exchange.
 #[test]
@@ -168,4 +141,62 @@ fn a_key_that_cannot_be_served_holds_up_no_other() {
     let replies = state.take_deliveries();
     assert_eq!(replies[0].reply, b"*2\r\n$5\r\nsound\r\n$1\r\na\r\n");
     assert_eq!(state.take_made().len(), 1, "it is tried again");
+}
+
+/// What was not counted: of many clients that want no replies one turn had all writes in memory.
+#[test]
+fn a_turn_ends_behind_many_writes_without_a_reply() {
+    let options = Options::new().durability(Durability::Power);
+    let bench = Bench::on(Bench::config(), options);
+    let (mut event_loop, mut peer) = with_client(&bench);
+    peer.set_nonblocking(true).unwrap();
+    peer.write_all(b"CLIENT REPLY OFF\r\n").unwrap();
+    let request = format!("SET k {}\r\n", "v".repeat(10_000)).into_bytes();
+    let (mut events, mut sent, mut most) = (Events::with_capacity(EVENT_COUNT), 0, 0);
+    bench.shared.store.defer_sync();
+    while sent < 2 * TURN_SIZE_MAX as usize {
+        while let Ok(size) = peer.write(&request[sent % request.len()..]) {
+            sent += size;
+        }
+        // As many connections that are served in one turn.
+        event_loop.poll.poll(&mut events, Some(Duration::from_millis(1))).unwrap();
+        let connection = event_loop.connections[0].as_mut().unwrap();
+        events.iter().for_each(|event| connection.notice(event));
+        event_loop.serve(0, 0);
+        most = most.max(bench.shared.store.statistics().log_lag);
+    }
+    let most_size = most * request.len() as u64;
+    assert!(most_size > TURN_SIZE_MAX / 2, "{most_size} bytes wait for the end of the turn");
+    assert!(most_size < TURN_SIZE_MAX + (1 << 20), "{most_size} bytes wait");
+}
+
+/// What was told: a client that had written without replies heard that all is well when it asked for one, though what
+/// it had written was lost.
+#[test]
+fn lost_writes_without_a_reply_close_the_connection() {
+    let options = Options::new().durability(Durability::Power);
+    let bench = Bench::on(Bench::config(), options);
+    let (mut event_loop, mut peer) = with_client(&bench);
+    let mut events = Events::with_capacity(EVENT_COUNT);
+    let mut turns = |count| {
+        for _ in 0..count {
+            event_loop.turn(&mut events, Some(Duration::from_millis(5))).unwrap();
+        }
+    };
+    peer.write_all(b"SET k v\r\nCLIENT REPLY OFF\r\n").unwrap();
+    turns(10);
+    let mut reply = [0; 5];
+    peer.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"+OK\r\n");
+    std::fs::remove_dir_all(bench.path().with_extension("log")).unwrap();
+    peer.write_all(b"SET k lost\r\n").unwrap();
+    turns(10);
+    // It may be closed already.
+    let _ = peer.write_all(b"CLIENT REPLY ON\r\n");
+    turns(10);
+    peer.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let mut rest = vec![];
+    let ended = peer.read_to_end(&mut rest);
+    assert_eq!(String::from_utf8_lossy(&rest), "", "{ended:?}");
+    assert!(!matches!(&ended, Err(error) if error.kind() == ErrorKind::WouldBlock), "{ended:?}");
 }
