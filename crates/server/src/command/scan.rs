@@ -25,8 +25,6 @@ const TIME_MAX: Duration = Duration::from_millis(50);
 /// Comparisons between two looks at the clock, and those that a key or member counts as besides its bytes.
 const LOOK_COUNT: usize = 1 << 18;
 const ITEM_COUNT: usize = 64;
-/// Keys that are seen between two pauses at most where the clock is looked at in the second: then much was passed over.
-const FEW: u64 = 32;
 /// Bytes of a value that are summed while one byte is compared.
 const SUMMED_SIZE: usize = 16;
 
@@ -113,7 +111,7 @@ fn step(
     };
     let pattern = options.pattern.as_ref();
     let (seen, last, began) = (Cell::new(0), Cell::new(None), time.began);
-    let (mut returned, mut seen_before) = (0, 0);
+    let mut returned = 0;
     let visit = |key: &[u8], value: &[u8]| {
         seen.update(|seen| seen + 1);
         if is_wanted(value) && pattern.is_none_or(|pattern| pattern.matches(key)) {
@@ -128,9 +126,7 @@ fn step(
     };
     // Of what has expired nothing is seen, however much it is.
     let pause = |reached: &[u8]| {
-        let few_were_seen = seen.get() - seen_before <= FEW;
-        seen_before = seen.get();
-        if few_were_seen && began.elapsed() > TIME_MAX {
+        if began.elapsed() > TIME_MAX {
             last.set(Some(reached.to_vec()));
             return ControlFlow::Break(());
         }
@@ -206,19 +202,21 @@ mod tests {
         time
     }
 
-    /// What took seconds: a step passed over all that had expired and was not swept yet, without a look at the clock.
-    #[test]
-    fn a_step_ends_among_what_has_expired() {
+    /// The keys of each step without time of a scan of 20,000 keys, of which each so many'th is live, and the last; all
+    /// others have expired.
+    fn step_sizes(live_each: u32, count: u64) -> Vec<usize> {
         let bench = Bench::new(Bench::config());
         let map = bench.shared.store.default_map();
         for number in 0..20_000_u32 {
-            map.put_with_expiry(number.to_be_bytes(), "", Expiry::from_unix_ms(1)).unwrap();
+            let is_live = number % live_each == 1;
+            let expiry = if is_live { Expiry::Never } else { Expiry::from_unix_ms(1) };
+            map.put_with_expiry(number.to_be_bytes(), "", expiry).unwrap();
         }
         map.put([0xff], "live").unwrap();
         let (mut session, mut tally, mut out) = (bench.client(), Tally::default(), vec![]);
         let limit = usize::MAX;
         let mut context = context_of(&bench.shared, &mut session, &mut tally, &mut out, limit);
-        let options = ScanOptions { pattern: None, prefix: vec![], count: 10, kind: None };
+        let options = ScanOptions { pattern: None, prefix: vec![], count, kind: None };
         let mut bounds = Bounds::of_prefix(b"");
         let mut returned = Vec::new();
         loop {
@@ -229,7 +227,17 @@ mod tests {
             let Some(last) = last else { break };
             bounds.skip_to_after(last);
         }
-        assert_eq!(returned, [0, 0, 0, 0, 1], "keys of each step");
+        returned
+    }
+
+    /// What took seconds: a step passed over all that had expired and was not swept yet, without a look at the clock.
+    #[test]
+    fn a_step_ends_among_what_has_expired() {
+        assert_eq!(step_sizes(u32::MAX, 10), [1, 0, 0, 0, 1], "keys of each step");
+        // Too few live ones for a look at the clock where they are seen, and enough to pass for many.
+        let sizes = step_sizes(50, 1 << 20);
+        assert_eq!(sizes.iter().sum::<usize>(), 401);
+        assert!(sizes.len() >= 5, "{sizes:?}");
     }
 
     /// How many items are looked at until the clock is read, in a step whose time is over.
