@@ -36,4 +36,9 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     pub fn tidy_at_once(&self, session: &mut Session<M>) {
         self.cell().tidy_at_once(session);
     }
+
+    /// Keys of what was taken out and is not freed yet, but for those that [`crate::Trees::open_at_once`] has left.
+    pub fn keys_of_gone(&self) -> u64 {
+        self.cell().gone(|tree| tree.counted()).into_iter().sum()
+    }
 }
