@@ -76,11 +76,4 @@ fn leaves_replaced_beside_each_other_meet_rare_branches() {
         Some(2),
         &["nbtree_published.sync.erases"],
     );
-    // Three neighbours are full: a thread that replaces the third helps with the second, and for that with the first.
-    meet::<Two>(
-        &[10, 20, 30, 5, 40, 25],
-        vec![inserts(&[7]), inserts(&[22]), inserts(&[35])],
-        None,
-        &["nbtree_published.log_full"],
-    );
 }

@@ -194,7 +194,6 @@ impl<M: Machine> Calloc<M> {
         let words = self.words(area, AREA_WORDS);
         let places = (0..LOG_COUNT).map(|entry| LOG + entry * LOG_ENTRY);
         let Some(place) = places.into_iter().find(|place| words[*place].read_private() == 0) else {
-            M::mark("nbtree_published.log_full");
             return Ok(Logged { place: 0 });
         };
         for index in 0..2 {
@@ -357,5 +356,31 @@ impl<M: Machine> Calloc<M> {
             // Persist: as the paper has it.
             self.medium.persist(word.as_ptr(), 8);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everleaf_index::{Design, Domain, Heap, Pool, Production};
+    use everleaf_machine::Hardware;
+
+    use super::*;
+    use crate::nbtree_published::NbTreePublished;
+
+    /// A replacement within replacements finds the log full, and goes on without it, as published.
+    #[test]
+    fn a_replacement_beyond_the_log_goes_on_without_an_entry() {
+        let pool = Pool::in_memory(1 << 20, 1 << 20, Domain::Process).expect("memory");
+        let heap = Heap::create(pool).expect("room");
+        let mut session = heap.session().expect("a free session");
+        let tree = NbTreePublished::<Production, Hardware>::create(&mut session).expect("room");
+        let mut begin = || tree.space.begin(&mut session, 1, 2).expect("room").logged;
+        let entries: Vec<Logged> = (0..LOG_COUNT).map(|_| begin()).collect();
+        assert!(entries.iter().all(|logged| logged.place != 0));
+        let beyond = begin();
+        assert_eq!(beyond.place, 0);
+        tree.space.end(beyond);
+        entries.into_iter().for_each(|logged| tree.space.end(logged));
+        assert_ne!(begin().place, 0);
     }
 }
