@@ -34,7 +34,7 @@ const BY_CHANCE: &[Meets] = &[
         "made/3/alike/3/usual/2007/-/ce08.c3d6.2433/4dc8588e",
         &["hashed.split.freeze_pending"],
     ),
-    ("hashed-leaf-bytes", "made/22/far/4/growing/265b/-/5f94/df0435e9", &["hashed.split.no_room"]),
+    ("hashed-leaf-bytes", "near_full/337", &["hashed.split.no_room"]),
     ("hashed-leaf-bytes", "near_full/53", &["hashed.split.no_space_to_help"]),
     (
         "hashed-leaf-bytes-at-once",
@@ -48,7 +48,7 @@ const BY_CHANCE: &[Meets] = &[
         "made/2/alike/4/usual/2e6b/dcbf/f51f.4167.de07/20b92974",
         &["nbtree.split.freeze_pending"],
     ),
-    ("nbtree-bytes", "near_full/89", &["nbtree.split.no_room"]),
+    ("nbtree-bytes", "near_full/189", &["nbtree.split.no_room"]),
 ];
 
 #[test]
