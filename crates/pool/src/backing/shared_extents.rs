@@ -100,8 +100,8 @@ pub fn has_shared_extents(file: &File, size: u64) -> Result<bool, Errno> {
     Ok(is_shared)
 }
 
-/// The parts of the bytes from `start` to `end` that have no blocks: not those that were allocated and never written. Not
-/// a byte is written for it: who asks may hold a lock, beside gigabytes that wait to be written.
+/// The parts of the bytes from `start` to `end` that have no blocks: not those that were allocated and never written.
+/// Nothing is written for it: the calling thread may hold a lock, beside gigabytes that wait to be written.
 ///
 /// # Errors
 /// As of [`has_shared_extents`].
