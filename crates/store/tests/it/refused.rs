@@ -377,6 +377,22 @@ fn a_log_that_was_away_for_a_while_replaces_no_pool() {
     }
 }
 
+/// Demands that a pool that went on without its log, and whose machine crashed, is refused when the log is back, and
+/// has all that was written to it when that is away.
+fn is_not_replaced_by(path: &Path, aside: &Path) {
+    let log = log_of(path);
+    fs::rename(aside, &log).expect("there");
+    for durability in [Durability::Power, Durability::Process] {
+        let error = options(durability).open(path).map(drop).expect_err("not its log any more");
+        assert!(matches!(error, Error::Corrupt(_) | Error::MachineCrashed(_)), "{error}");
+    }
+    fs::rename(&log, aside).expect("there");
+    let trusted = Options::new().trust_after_machine_crash(true).open(path).expect("it is whole");
+    for key in ["before", "meanwhile", "last"] {
+        assert!(trusted.default_map().contains(key).expect("sound"), "{key}");
+    }
+}
+
 /// The same without a log meanwhile: the header went on naming the old one, which was whole and its own.
 #[test]
 fn a_log_that_a_pool_went_on_without_replaces_it_no_more() {
@@ -387,16 +403,7 @@ fn a_log_that_a_pool_went_on_without_replaces_it_no_more() {
     fs::rename(&log, &aside).expect("there");
     make(&path, Durability::Process, b"meanwhile");
     crash(&path, options(Durability::Process));
-    fs::rename(&aside, &log).expect("there");
-    for durability in [Durability::Power, Durability::Process] {
-        let error = options(durability).open(&path).map(drop).expect_err("not its log any more");
-        assert!(matches!(error, Error::Corrupt(_) | Error::MachineCrashed(_)), "{error}");
-    }
-    fs::rename(&log, &aside).expect("there");
-    let trusted = Options::new().trust_after_machine_crash(true).open(&path).expect("it is whole");
-    for key in ["before", "meanwhile", "last"] {
-        assert!(trusted.default_map().contains(key).expect("sound"), "{key}");
-    }
+    is_not_replaced_by(&path, &aside);
 }
 
 /// The same with an older copy of its own log: only the pool that was closed had been compared with it.
@@ -438,16 +445,7 @@ fn a_compacted_pool_says_in_its_header_which_log_it_has() {
     make(&path, Durability::Process, b"meanwhile");
     Store::compact(&path, |_| {}).expect("room");
     crash(&path, options(Durability::Process));
-    fs::rename(&aside, &log).expect("there");
-    for durability in [Durability::Power, Durability::Process] {
-        let error = options(durability).open(&path).map(drop).expect_err("not its log any more");
-        assert!(matches!(error, Error::Corrupt(_) | Error::MachineCrashed(_)), "{error}");
-    }
-    fs::remove_dir_all(&log).expect("there");
-    let trusted = Options::new().trust_after_machine_crash(true).open(&path).expect("it is whole");
-    for key in ["before", "meanwhile", "last"] {
-        assert!(trusted.default_map().contains(key).expect("sound"), "{key}");
-    }
+    is_not_replaced_by(&path, &aside);
 }
 
 /// And one with its log, where nothing opened it since: beside an older copy of that.
