@@ -16,7 +16,7 @@
 //!
 //! Chunks are taken, in this order: from the end of a free run that has its space; from the frontier,
 //! as far as the pool reaches; from a free run whose space was returned; and from a larger pool. So a
-//! disk is full only when nothing that has space is free.
+//! disk is full only when nothing that has space is free, and it has no room for a whole unit.
 //!
 //! A *unit* is what a store may need the space of ([`Pool::hole_unit`]): beside a hole of its unit, a store
 //! to what has space fails on a full disk. Units are aligned, and no smaller than chunks here.

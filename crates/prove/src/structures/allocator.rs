@@ -48,7 +48,7 @@ pub(crate) const LONG_PLACES: u64 = 24;
 pub(crate) const MANY_PLACES: u64 = 120;
 /// Binary logarithm of the size of their chunks.
 const LONG_CHUNKS: u32 = 14;
-/// The same in some of the others, whose chunks are otherwise as large as the page of a header.
+/// The same in some of the others, of which a store needs the space of half a chunk; in others it needs that of two.
 const WIDE_CHUNKS: u32 = 13;
 /// The size of a record that covers a multiple of the size of a block, wherever in a chunk it lies.
 const UNFLUSHED_SIZE: usize = 1200;
@@ -109,7 +109,8 @@ pub struct AllocatorProgram {
     pub warm_up: Vec<Operation>,
     /// Whether the pool lies in a file that can return its space, and what it has when it is opened.
     pub file: File,
-    /// Whether chunks are wider than the page of a header, where the program is not long: all of a long one are.
+    /// Whether a store needs the space of half a chunk, and not of two, where
+    /// the program is not long: all of a long one are.
     pub has_wide_chunks: bool,
     /// Whether a long program has very many places.
     pub has_many: bool,
