@@ -11,7 +11,8 @@ mod arch {
     use std::arch::asm;
 
     /// Acquire load of both halves: an aligned 16-byte load is atomic on every CPU with AVX
-    /// (checked when a pool is opened), and every x86-64 load is an acquire.
+    /// (checked when a pool is opened), and every x86-64 load is an acquire. Without `readonly`: the compiler may move
+    /// plain loads over a block that writes nothing, and what is read behind this one must not be from before it.
     #[inline(always)]
     pub fn load(cell: &PairCell) -> Pair {
         let (first, second): (u64, u64);
@@ -26,7 +27,7 @@ mod arch {
                 x = out(xmm_reg) _,
                 first = lateout(reg) first,
                 second = lateout(reg) second,
-                options(nostack, readonly, preserves_flags),
+                options(nostack, preserves_flags),
             );
         }
         Pair { first, second }
@@ -87,7 +88,8 @@ mod arch {
                 );
             }
         } else {
-            // SAFETY: reads the 16 aligned bytes of `cell`; the barrier makes it an acquire load.
+            // SAFETY: reads the 16 aligned bytes of `cell`; the barrier makes it an acquire load, and so it is to the
+            // compiler, too, which is not told that the block writes nothing.
             unsafe {
                 asm!(
                     "ldp {first}, {second}, [{cell}]",
@@ -95,7 +97,7 @@ mod arch {
                     cell = in(reg) cell,
                     first = out(reg) first,
                     second = out(reg) second,
-                    options(nostack, preserves_flags, readonly),
+                    options(nostack, preserves_flags),
                 );
             }
         }
