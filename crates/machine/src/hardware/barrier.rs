@@ -4,49 +4,98 @@
 //! runs [`heavy`] once in a while. Where the kernel has `membarrier`, `light` is only a compiler
 //! barrier, because `heavy` interrupts every CPU that runs this process; elsewhere both are full
 //! fences.
+//!
+//! A kernel that has registered the process may refuse it later: a program locks itself in by a filter of system calls
+//! when its store is open. From then on both are full fences. What a thread stored before a light barrier of the cheap
+//! kind may then still be in the buffer of its CPU, which empties it within microseconds without being asked, or when
+//! the thread loses the CPU: the heavy barrier waits much longer than that, once.
 
 use std::sync::atomic::{AtomicU8, Ordering, compiler_fence, fence};
+use std::thread::sleep;
+use std::time::Duration;
 
 const UNKNOWN: u8 = 0;
 const MEMBARRIER: u8 = 1;
 const FENCES: u8 = 2;
+/// As [`FENCES`], but what was stored before the last cheap barriers need not be seen yet.
+const LEAVING: u8 = 3;
 
-// Relaxed throughout: the answer is decided once, by an idempotent registration; a thread that
-// still reads UNKNOWN registers again and gets the same answer.
-static KIND: AtomicU8 = AtomicU8::new(UNKNOWN);
+/// Longer by far than any CPU keeps what was stored.
+const STORES_SEEN_AFTER: Duration = Duration::from_millis(100);
+
+static BARRIER: Barrier = Barrier::new();
 
 /// Orders earlier stores before later loads, as seen by a thread that runs [`heavy`].
 #[inline(always)]
 pub fn light() {
-    match KIND.load(Ordering::Relaxed) {
-        MEMBARRIER => compiler_fence(Ordering::SeqCst),
-        FENCES => fence(Ordering::SeqCst),
-        _ => light_first_time(),
-    }
-}
-
-#[cold]
-fn light_first_time() {
-    decide();
-    fence(Ordering::SeqCst);
+    BARRIER.light();
 }
 
 /// Every other thread behaves as if it had run a full fence during this call.
 pub fn heavy() {
-    if KIND.load(Ordering::Relaxed) == UNKNOWN {
-        decide();
-    }
-    fence(Ordering::SeqCst);
-    if KIND.load(Ordering::Relaxed) == MEMBARRIER {
-        let done = kernel::run();
-        assert!(done, "membarrier was registered and then refused: cannot go on safely");
-    }
-    fence(Ordering::SeqCst);
+    BARRIER.heavy(kernel::run);
 }
 
-fn decide() {
-    let kind = if kernel::register() { MEMBARRIER } else { FENCES };
-    KIND.store(kind, Ordering::Relaxed);
+/// How the barriers of this process work.
+struct Barrier {
+    kind: AtomicU8,
+}
+
+impl Barrier {
+    const fn new() -> Self {
+        Barrier { kind: AtomicU8::new(UNKNOWN) }
+    }
+
+    #[inline(always)]
+    fn light(&self) {
+        // Relaxed: a thread that still sees UNKNOWN registers again, which is idempotent; one that still sees
+        // MEMBARRIER has loaded it before `heavy` began to wait for what the thread had stored.
+        match self.kind.load(Ordering::Relaxed) {
+            MEMBARRIER => compiler_fence(Ordering::SeqCst),
+            FENCES => fence(Ordering::SeqCst),
+            _ => self.light_first_time(),
+        }
+    }
+
+    #[cold]
+    fn light_first_time(&self) {
+        self.kind();
+        fence(Ordering::SeqCst);
+    }
+
+    fn heavy(&self, run: impl FnOnce() -> bool) {
+        let kind = self.kind();
+        fence(Ordering::SeqCst);
+        if kind == LEAVING || kind == MEMBARRIER && !run() {
+            self.leave();
+        }
+        fence(Ordering::SeqCst);
+    }
+
+    /// Goes over to fences. A thread that comes while another waits has to wait as well: its call, too, speaks of all.
+    #[cold]
+    fn leave(&self) {
+        // Relaxed on failure: another thread has left it.
+        let _ =
+            self.kind.compare_exchange(MEMBARRIER, LEAVING, Ordering::SeqCst, Ordering::Relaxed);
+        sleep(STORES_SEEN_AFTER);
+        // SeqCst: behind the wait.
+        self.kind.store(FENCES, Ordering::SeqCst);
+    }
+
+    /// How the barriers work now; the first call decides it.
+    fn kind(&self) -> u8 {
+        // Relaxed: as in `light`.
+        let kind = self.kind.load(Ordering::Relaxed);
+        if kind != UNKNOWN {
+            return kind;
+        }
+        let kind = if kernel::register() { MEMBARRIER } else { FENCES };
+        // Relaxed: what another thread has decided counts, also if it was registered and this one is refused.
+        let decided =
+            self.kind.compare_exchange(UNKNOWN, kind, Ordering::Relaxed, Ordering::Relaxed);
+        decided.err().unwrap_or(kind)
+    }
 }
 
 /// The two calls of the kernel that are needed.
@@ -83,5 +132,29 @@ mod kernel {
                 in("x8") 283u64, options(nostack));
         }
         result == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What panicked, in the middle of a write: a program that locked itself in behind the opening of its store.
+    #[test]
+    fn a_kernel_that_refuses_the_barrier_later_is_left() {
+        let barrier = Barrier::new();
+        barrier.kind.store(MEMBARRIER, Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let began = std::time::Instant::now();
+                    barrier.heavy(|| false);
+                    assert!(began.elapsed() >= STORES_SEEN_AFTER, "each of them waits");
+                });
+            }
+        });
+        assert_eq!(barrier.kind(), FENCES);
+        barrier.light();
+        barrier.heavy(|| panic!("the kernel is not asked any more"));
     }
 }
