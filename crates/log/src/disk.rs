@@ -249,6 +249,35 @@ impl Unreadable {
         Ok(done)
     }
 
+    /// Opens a file, and says how many bytes it has; `None` if its disk cannot read even that, though it is asked again.
+    ///
+    /// # Errors
+    /// As [`Self::read_around`].
+    pub(crate) fn open<D: Disk>(
+        &mut self,
+        disk: &D,
+        name: &str,
+    ) -> io::Result<Option<(D::File, u64)>> {
+        let open = || disk.open(name).and_then(|file| file.size().map(|size| (file, size)));
+        let mut tries = 1;
+        loop {
+            match open() {
+                Ok(opened) => return Ok(Some(opened)),
+                Err(error) if !is_bad_medium(&error) => return Err(error),
+                Err(_) if tries < READ_TRIES => {
+                    tries += 1;
+                    self.wait(D::File::READ_PAUSE);
+                }
+                Err(error) => {
+                    // It may have any size: its header, and something behind that.
+                    self.parts.insert(0, 2 * BLOCK_SIZE);
+                    self.answer = error.to_string();
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
     fn wait(&mut self, pause: Duration) {
         if self.pauses < PAUSES_MAX {
             self.pauses += 1;

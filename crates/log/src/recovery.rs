@@ -62,6 +62,8 @@ pub struct Recovered<D: Disk> {
     /// The newest first.
     snapshots: Vec<FoundSnapshot>,
     report: Report,
+    /// Why it begins where it does, if that is because of the disk.
+    begins_behind: Option<String>,
 }
 
 /// From where the log is to be replayed.
@@ -113,7 +115,11 @@ impl<D: Disk> Recovered<D> {
         if self.report.first == 1 && gap.is_none() {
             return Ok(ReplayStart { snapshot: None, skipped });
         }
-        let found = if skipped.is_empty() { "there is none".into() } else { skipped.join("; ") };
+        if skipped.is_empty() {
+            skipped.push("there is none".into());
+        }
+        skipped.extend(self.begins_behind.clone());
+        let found = skipped.join("; ");
         // Where nothing is before it, there is nothing to go on with.
         if let Some(gap) = gap.filter(|gap| gap.first > self.report.first) {
             return Err(self.lacks_snapshot(gap, &found));
@@ -330,6 +336,16 @@ fn kept_as(damage: &str, aside: &str) -> String {
     format!("{damage} (it is kept as {aside})")
 }
 
+/// The names of the log's files, durably: those that are read may be younger than the last sync of the folder, and one
+/// that is made now might outlive them.
+fn synced_names<D: Disk>(disk: &D) -> Result<Vec<String>> {
+    let names = disk.list().map_err(|error| Error::io("cannot list the log's folder", &error))?;
+    if !disk.mutant("log.no_sync_at_opening") {
+        disk.sync_folder().map_err(|error| Error::io("cannot sync the log's folder", &error))?;
+    }
+    Ok(names)
+}
+
 /// Opens the log: finds its end and begins a new segment there.
 pub(crate) fn open<D: Disk>(
     disk: Arc<D>,
@@ -339,13 +355,8 @@ pub(crate) fn open<D: Disk>(
     if options.salvage {
         opening.report.damages = salvage::leave_what_follows(&disk, options)?;
     }
-    let names = disk.list().map_err(|error| Error::io("cannot list the log's folder", &error))?;
+    let names = synced_names(&*disk)?;
     let numbers = |kind: &str| numbers(&names, kind);
-    // The names that were read may be younger than the last sync of the folder, and one that is
-    // made now might outlive them.
-    if !disk.mutant("log.no_sync_at_opening") {
-        disk.sync_folder().map_err(|error| Error::io("cannot sync the log's folder", &error))?;
-    }
     let sequences = numbers(SEGMENT);
     let mut headers = opening.headers(&sequences)?;
     let counting = opening.counting(&headers, &numbers(SNAPSHOT))?;
@@ -365,7 +376,7 @@ pub(crate) fn open<D: Disk>(
     let sequence = sequences.first().map_or(Ok(1), |newest| next_number(SEGMENT, *newest))?;
     let cut = opening.cut.map(|lsn| lsn.max(end));
     let behind_cut = cut.map(|cut| opening.behind_cut(cut));
-    let mut report = opening.report;
+    let (mut report, begins_behind) = (opening.report, opening.begins_behind);
     report.end = cut.unwrap_or(end);
     report.is_cut = cut.is_some();
     report.was_owing = leaves_out_owed(&headers, counting, end);
@@ -409,6 +420,7 @@ pub(crate) fn open<D: Disk>(
         segments: limited(headers.into_iter(), report.end.max(first - 1)),
         snapshots,
         report,
+        begins_behind,
     };
     Ok((writer, recovered))
 }

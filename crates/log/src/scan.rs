@@ -7,7 +7,7 @@ use crate::layout::{
     file_name, read_u32, read_u64, write_u32, write_u64,
 };
 use crate::record::{Entry, decode_entries};
-use crate::{Disk, DiskFile, Error, Lsn, Result};
+use crate::{Disk, Error, Lsn, Result};
 
 /// Behind the end of the log, so many times the bytes of the segment are summed for nothing. A value may look like a
 /// chunk in each of its blocks.
@@ -116,7 +116,9 @@ pub(crate) struct SegmentReader<'a, D: Disk> {
     disk: &'a D,
     uuid: &'a [u8; 16],
     name: String,
-    file: D::File,
+    /// `None` if its disk cannot even open it.
+    file: Option<D::File>,
+    /// Of one that cannot be opened that of a header, so that it does not pass for one that was cut off.
     size: u64,
     window: Vec<u8>,
     window_start: u64,
@@ -139,12 +141,13 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
     /// Opens the segment with this number.
     ///
     /// # Errors
-    /// What the disk answers.
+    /// What the disk answers, but that it cannot read it: then nothing of it can be read.
     pub(crate) fn open(disk: &'a D, uuid: &'a [u8; 16], sequence: u64) -> Result<Self> {
         let name = file_name(SEGMENT, sequence);
-        let failed = |error: &std::io::Error| Error::io(format!("cannot open {name}"), error);
-        let file = disk.open(&name).map_err(|error| failed(&error))?;
-        let size = file.size().map_err(|error| failed(&error))?;
+        let mut unreadable = Unreadable::default();
+        let opened = unreadable.open(disk, &name);
+        let opened = opened.map_err(|error| Error::io(format!("cannot open {name}"), &error))?;
+        let (file, size) = opened.map_or((None, BLOCK_SIZE), |(file, size)| (Some(file), size));
         Ok(SegmentReader {
             disk,
             uuid,
@@ -154,7 +157,7 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
             window: Vec::new(),
             window_start: 0,
             in_vain: 0,
-            unreadable: Unreadable::default(),
+            unreadable,
         })
     }
 
@@ -212,6 +215,15 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
         )))
     }
 
+    /// In a few words that something of it cannot be read, if so.
+    pub(crate) fn unreadable(&self) -> Option<String> {
+        let (_, answer) = self.unreadable.first_from(0)?;
+        Some(format!(
+            "the disk cannot read {} ({answer}), and may be able to if you try again",
+            self.name
+        ))
+    }
+
     /// Bytes of that.
     pub(crate) fn unreadable_size_from(&self, offset: u64) -> u64 {
         self.unreadable.size_from(offset)
@@ -220,9 +232,10 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
     /// `size` bytes at `offset`, with zeros for what cannot be read; `None` if the file ends before.
     fn bytes(&mut self, offset: u64, size: usize) -> Result<Option<&[u8]>> {
         let end = offset.checked_add(size as u64);
-        if end.is_none_or(|end| end > self.size) {
+        let Some(file) = self.file.as_ref().filter(|_| end.is_some_and(|end| end <= self.size))
+        else {
             return Ok(None);
-        }
+        };
         let window_end = self.window_start + self.window.len() as u64;
         if offset < self.window_start || offset + size as u64 > window_end {
             let window = self.disk.portions().window;
@@ -231,7 +244,7 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
             let wanted = (self.size - offset).min(window as u64) as usize;
             self.window.resize(wanted, 0);
             self.window_start = offset;
-            let read = self.unreadable.read_around(&self.file, &mut self.window, offset);
+            let read = self.unreadable.read_around(file, &mut self.window, offset);
             let done =
                 read.map_err(|error| Error::io(format!("cannot read {}", self.name), &error))?;
             self.window.truncate(done);

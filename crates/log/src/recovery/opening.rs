@@ -64,11 +64,21 @@ pub(super) struct Opening<'a, D: Disk> {
     /// Snapshots from behind the end of a log that was cut. They may be all that tells of the cut until a segment
     /// says durably that there is a gap, so they are put aside behind that.
     pub(super) stale: Vec<u64>,
+    /// Why the segments that are read begin where they do, if that is because of the disk.
+    pub(super) begins_behind: Option<String>,
 }
 
 impl<'a, D: Disk> Opening<'a, D> {
     pub(super) fn new(disk: &'a Arc<D>, options: &'a LogOptions) -> Self {
-        Opening { disk, options, report: Report::default(), cut: None, from: 0, stale: Vec::new() }
+        Opening {
+            disk,
+            options,
+            report: Report::default(),
+            cut: None,
+            from: 0,
+            stale: Vec::new(),
+            begins_behind: None,
+        }
     }
 }
 
@@ -216,7 +226,10 @@ impl<D: Disk> Opening<'_, D> {
             match reader.header(sequence)? {
                 Some(header) => headers.push_front(header),
                 // Recycled, and the new name was not durable.
-                None if !headers.is_empty() => break,
+                None if !headers.is_empty() => {
+                    self.begins_behind = reader.unreadable();
+                    break;
+                }
                 // Cut before its first chunk.
                 None if reader.size() < BLOCK_SIZE && self.is_cut_behind(0) => {}
                 None if self.is_damaged_behind(0) => {}

@@ -267,6 +267,58 @@ fn an_earlier_segment_that_cannot_be_read_is_told_as_such() {
     }
 }
 
+/// What was told: an error of the disk, each time, and no way out, since only what was read was asked for again.
+#[test]
+fn a_segment_that_its_disk_cannot_open_is_damaged() {
+    for (is_last, left) in [(true, 10), (false, 10)] {
+        let disk = logged();
+        let name = last_segment(&disk);
+        if !is_last {
+            let (log, _) = Log::open(disk.clone(), &options()).unwrap();
+            put(&log, 20, "third");
+            log.close().unwrap();
+        }
+        let spoil = |disk: &SimulatedDisk, times| disk.refuse(&name, EIO, times);
+        spoil(&disk, 2);
+        let (_, recovered) = Log::open(disk.copied(1), &options()).unwrap();
+        assert_eq!(rebuilt(&recovered).0.len(), if is_last { 20 } else { 21 });
+        spoil(&disk, usize::MAX);
+        let names = disk.names();
+        for options in [options(), owned()] {
+            let copy = disk.copied(1);
+            spoil(&copy, usize::MAX);
+            let error = Log::open(copy.clone(), &options).and_then(|(_, recovered)| {
+                let from = recovered.replay_start()?.from_lsn();
+                recovered.replay(from, |_, _| Ok::<(), Error>(()))
+            });
+            // A pool that has everything needs nothing of one that others follow.
+            let Err(error) = error else {
+                assert!(!is_last);
+                continue;
+            };
+            let text = error.to_string();
+            assert!(matches!(error, Error::Damaged(_)), "{text}");
+            assert!(text.contains(&name), "{text}");
+            assert!(!is_last || copy.names() == names);
+        }
+        let proven = disk.copied(2);
+        spoil(&proven, usize::MAX);
+        let options_proven = owned().owner_is_proven(true).reached(20);
+        let (log, recovered) = Log::open(proven.clone(), &options_proven).unwrap();
+        assert!(!is_last || recovered.report().is_cut && recovered.report().end >= 20);
+        drop((log, recovered));
+
+        let (log, recovered) = Log::open(disk.clone(), &options().salvage(true)).unwrap();
+        let damages = recovered.report().damages.join("\n");
+        assert!(damages.contains(&format!("{name} as damaged-{name}")), "{damages}");
+        assert_eq!(rebuilt(&recovered).0.len(), left);
+        put(&log, 21, "third");
+        log.close().unwrap();
+        let (_, recovered) = Log::open(disk, &options()).unwrap();
+        assert_eq!(rebuilt(&recovered).0.len(), left + 1);
+    }
+}
+
 /// A disk that reads the third time has nothing damaged.
 #[test]
 fn a_segment_that_can_be_read_the_third_time_is_whole() {
