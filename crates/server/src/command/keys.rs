@@ -11,7 +11,7 @@ use everleaf::{Action, Expiry, Map, Statistics, Store, WriteBatch};
 
 use super::at_once::{self, See};
 use super::stage::Staged;
-use super::walk::{Bounds, walk};
+use super::walk::{Bounds, walk, walk_with_pauses};
 use crate::failure::{Failure, Result};
 use crate::read_size::counted;
 use crate::types::{Kind, Types, would_be_header};
@@ -136,23 +136,17 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// The same, ascending, and now and then `pause` sees the key that was reached, and says whether to go on. It may
-    /// be one that has expired: `visit` sees nothing of those, however many they are. Not in a transaction.
+    /// The same with pauses, in a transaction, too; see [`walk_with_pauses`].
     pub fn walk_with_pauses(
         &mut self,
         bounds: &Bounds,
+        reverse: bool,
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-        pause: impl FnMut(&[u8]) -> ControlFlow<()>,
+        mut pause: impl FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
         match self {
-            Keys::Store(_, map, _) => {
-                if bounds.is_empty() {
-                    return Ok(());
-                }
-                let visit = |key: &[u8], value: &[u8]| visit(key, counted(value));
-                Ok(map.scan(bounds.as_slices()).visit_with_pauses(visit, pause)?)
-            }
-            Keys::Stage(staged) => staged.walk(bounds, false, &mut visit),
+            Keys::Store(_, map, _) => Ok(walk_with_pauses(map, bounds, reverse, visit, pause)?),
+            Keys::Stage(staged) => staged.walk_with_pauses(bounds, reverse, &mut visit, &mut pause),
         }
     }
 

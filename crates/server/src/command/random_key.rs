@@ -6,9 +6,11 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::{Bound, ControlFlow};
+use std::time::{Duration, Instant};
 
 use super::context::Context;
 use super::keys::Keys;
+use super::scan::TIME_MAX;
 use super::walk::Bounds;
 use crate::failure::{CommandResult, Result};
 use crate::resp::Request;
@@ -25,62 +27,172 @@ fn random(below: usize) -> usize {
 
 /// `RANDOMKEY`
 pub fn randomkey(context: &mut Context<'_>, _: &Request<'_>) -> CommandResult {
-    let drawn = draw(&mut context.keys)?;
+    let drawn = Draw::within(TIME_MAX, &mut context.keys).draw()?;
     context.reply.bulk_or_null(drawn.as_deref());
     Ok(())
 }
 
-fn draw(keys: &mut Keys<'_>) -> Result<Option<Vec<u8>>> {
-    let mut bounds = Bounds::of_prefix(b"");
-    for depth in 0..=DEPTH_MAX {
-        let mut few: Vec<Vec<u8>> = Vec::new();
-        keys.walk(&bounds, false, |key, _| {
-            few.push(key.to_vec());
-            if few.len() > FEW { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        if few.len() <= FEW || depth == DEPTH_MAX {
-            let count = few.len();
-            return Ok(if count == 0 { None } else { Some(few.swap_remove(random(count))) });
-        }
-        let first = few.swap_remove(0);
-        let Some(last) = last_key(keys, &bounds)? else { continue };
-        let shared = first.iter().zip(&last).take_while(|(a, b)| a == b).count();
-        let choices = choices(keys, &bounds, &first[..shared])?;
-        // One more choice than there are longer keys, if the first key is what all begin with.
-        match choices.get(random(choices.len() + usize::from(shared == first.len()))) {
-            Some(prefix) => bounds = Bounds::of_prefix(prefix),
-            None => return Ok(Some(first)),
-        }
+/// A draw. It takes up to some hundred walks, and each may pass over all that has expired and is not swept yet, so there
+/// is a time for all of them.
+struct Draw<'a, 'k> {
+    keys: &'a mut Keys<'k>,
+    began: Instant,
+    time: Duration,
+    /// The key that was reached when it was over.
+    over_at: Option<Vec<u8>>,
+}
+
+impl<'a, 'k> Draw<'a, 'k> {
+    fn within(time: Duration, keys: &'a mut Keys<'k>) -> Self {
+        Draw { keys, began: Instant::now(), time, over_at: None }
     }
-    Ok(None)
-}
 
-/// The last key inside bounds.
-fn last_key(keys: &mut Keys<'_>, bounds: &Bounds) -> Result<Option<Vec<u8>>> {
-    let mut found = None;
-    keys.walk(bounds, true, |key, _| {
-        found = Some(key.to_vec());
-        ControlFlow::Break(())
-    })?;
-    Ok(found)
-}
+    /// When its time is over it is one of those that were seen last, or if none was the next one there is.
+    fn draw(&mut self) -> Result<Option<Vec<u8>>> {
+        let (mut bounds, mut known) = (Bounds::of_prefix(b""), None);
+        for depth in 0..=DEPTH_MAX {
+            let mut few = self.first_keys(&bounds)?;
+            if few.is_empty() && self.over_at.is_some() {
+                return if known.is_some() { Ok(known) } else { self.next_key() };
+            }
+            if few.len() <= FEW || depth == DEPTH_MAX {
+                return Ok(one_of(few));
+            }
+            let last = self.last_key(&bounds)?;
+            if self.over_at.is_some() {
+                return Ok(one_of(few));
+            }
+            let (Some(last), first) = (last, few[0].clone()) else { continue };
+            let shared = first.iter().zip(&last).take_while(|(a, b)| a == b).count();
+            let choices = self.choices(&bounds, &first[..shared])?;
+            if self.over_at.is_some() {
+                return Ok(one_of(few));
+            }
+            // One more choice than there are longer keys, if the first key is what all begin with.
+            match choices.get(random(choices.len() + usize::from(shared == first.len()))) {
+                Some(prefix) => bounds = Bounds::of_prefix(prefix),
+                None => return Ok(Some(first)),
+            }
+            known = few.pop();
+        }
+        Ok(None)
+    }
 
-/// The prefixes, one byte longer than one that all keys inside bounds share, that keys have.
-fn choices(keys: &mut Keys<'_>, bounds: &Bounds, prefix: &[u8]) -> Result<Vec<Vec<u8>>> {
-    let (mut bounds, mut choices) = (bounds.clone(), Vec::new());
-    bounds.start = Bound::Excluded(prefix.to_vec());
-    loop {
-        let mut next = None;
-        keys.walk(&bounds, false, |key, _| {
-            next = Some(key[..key.len().min(prefix.len() + 1)].to_vec());
+    /// Visits keys until `visit` breaks or the time is over.
+    fn walk(
+        &mut self,
+        bounds: &Bounds,
+        reverse: bool,
+        mut visit: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let Draw { keys, began, time, over_at } = self;
+        let pause = |reached: &[u8]| {
+            if began.elapsed() <= *time {
+                return ControlFlow::Continue(());
+            }
+            *over_at = Some(reached.to_vec());
+            ControlFlow::Break(())
+        };
+        keys.walk_with_pauses(bounds, reverse, |key, _| visit(key), pause)
+    }
+
+    /// The first keys inside bounds, one more than are few.
+    fn first_keys(&mut self, bounds: &Bounds) -> Result<Vec<Vec<u8>>> {
+        let mut keys = Vec::new();
+        self.walk(bounds, false, |key| {
+            keys.push(key.to_vec());
+            if keys.len() > FEW { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        Ok(keys)
+    }
+
+    /// The last key inside bounds.
+    fn last_key(&mut self, bounds: &Bounds) -> Result<Option<Vec<u8>>> {
+        let mut found = None;
+        self.walk(bounds, true, |key| {
+            found = Some(key.to_vec());
             ControlFlow::Break(())
         })?;
-        let Some(next) = next else { return Ok(choices) };
-        let Bound::Excluded(behind) = Bounds::of_prefix(&next).end else {
+        Ok(found)
+    }
+
+    /// The first key behind what was reached, however long that takes.
+    fn next_key(&mut self) -> Result<Option<Vec<u8>>> {
+        let (mut bounds, mut found) = (Bounds::of_prefix(b""), None);
+        if let Some(reached) = self.over_at.take() {
+            bounds.skip_to_after(reached);
+        }
+        self.keys.walk(&bounds, false, |key, _| {
+            found = Some(key.to_vec());
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
+    }
+
+    /// The prefixes, one byte longer than one that all keys inside bounds share, that keys have.
+    fn choices(&mut self, bounds: &Bounds, prefix: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let (mut bounds, mut choices) = (bounds.clone(), Vec::new());
+        bounds.start = Bound::Excluded(prefix.to_vec());
+        loop {
+            let mut next = None;
+            self.walk(&bounds, false, |key| {
+                next = Some(key[..key.len().min(prefix.len() + 1)].to_vec());
+                ControlFlow::Break(())
+            })?;
+            let Some(next) = next else { return Ok(choices) };
+            let Bound::Excluded(behind) = Bounds::of_prefix(&next).end else {
+                choices.push(next);
+                return Ok(choices);
+            };
+            bounds.start = Bound::Included(behind);
             choices.push(next);
-            return Ok(choices);
-        };
-        bounds.start = Bound::Included(behind);
-        choices.push(next);
+        }
+    }
+}
+
+/// One of some keys, if there are any.
+fn one_of(mut keys: Vec<Vec<u8>>) -> Option<Vec<u8>> {
+    let count = keys.len();
+    (count > 0).then(|| keys.swap_remove(random(count)))
+}
+
+#[cfg(test)]
+mod tests {
+    use everleaf::Expiry;
+
+    use super::*;
+    use crate::batch::context_of;
+    use crate::batch::test_run::Bench;
+    use crate::statistics::Tally;
+
+    /// The first bytes of keys that are drawn within a time, of 50, beside keys that have expired.
+    fn drawn(time: Duration, live: &[u8]) -> Vec<u8> {
+        let bench = Bench::new(Bench::config());
+        let map = bench.shared.store.default_map();
+        for number in 0..10_000_u32 {
+            let over = Expiry::from_unix_ms(1);
+            map.put_with_expiry([b"m", &number.to_be_bytes()[..]].concat(), "", over).unwrap();
+        }
+        for (first, number) in live.iter().flat_map(|first| (0..200).map(move |it| (*first, it))) {
+            map.put([first, number], "").unwrap();
+        }
+        let (mut session, mut tally, mut out) = (bench.client(), Tally::default(), vec![]);
+        let limit = usize::MAX;
+        let mut context = context_of(&bench.shared, &mut session, &mut tally, &mut out, limit);
+        let mut draw = || Draw::within(time, &mut context.keys).draw().ok().unwrap();
+        let mut firsts: Vec<u8> = (0..50).filter_map(|_| draw().map(|key| key[0])).collect();
+        firsts.sort_unstable();
+        firsts.dedup();
+        firsts
+    }
+
+    /// What took seconds, and in a transaction for everybody: each of many walks passed over all that had expired.
+    #[test]
+    fn a_draw_ends_among_what_has_expired() {
+        assert_eq!(drawn(Duration::MAX, b"az"), b"az");
+        // To draw of the others the walk from the other end would have to be made, and those of the choices.
+        assert_eq!(drawn(Duration::ZERO, b"az"), b"a");
+        assert_eq!(drawn(Duration::ZERO, b"z"), b"z", "one is there");
+        assert_eq!(drawn(Duration::ZERO, b""), b"");
     }
 }

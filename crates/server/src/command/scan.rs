@@ -21,7 +21,7 @@ const COUNT_DEFAULT: u64 = 10;
 const COUNT_MAX: u64 = 1 << 20;
 
 /// Time after which a step ends: it is one operation of the store, and others wait for its end.
-const TIME_MAX: Duration = Duration::from_millis(50);
+pub const TIME_MAX: Duration = Duration::from_millis(50);
 /// Comparisons between two looks at the clock, and those that a key or member counts as besides its bytes.
 const LOOK_COUNT: usize = 1 << 18;
 const ITEM_COUNT: usize = 64;
@@ -132,7 +132,7 @@ fn step(
         }
         ControlFlow::Continue(())
     };
-    keys.walk_with_pauses(bounds, visit, pause)?;
+    keys.walk_with_pauses(bounds, false, visit, pause)?;
     Ok((returned, last.into_inner()))
 }
 
@@ -193,6 +193,9 @@ mod tests {
     use super::*;
     use crate::batch::context_of;
     use crate::batch::test_run::Bench;
+    use crate::command::stage::{Stage, Staged};
+    use crate::databases::MapNumber;
+    use crate::resp::Protocol;
     use crate::statistics::Tally;
 
     /// Of a step whose time is over.
@@ -202,9 +205,8 @@ mod tests {
         time
     }
 
-    /// The keys of each step without time of a scan of 20,000 keys, of which each so many'th is live, and the last; all
-    /// others have expired.
-    fn step_sizes(live_each: u32, count: u64) -> Vec<usize> {
+    /// 20,000 keys, of which each so many'th is live, and the last; all others have expired.
+    fn bench(live_each: u32) -> Bench {
         let bench = Bench::new(Bench::config());
         let map = bench.shared.store.default_map();
         for number in 0..20_000_u32 {
@@ -213,31 +215,64 @@ mod tests {
             map.put_with_expiry(number.to_be_bytes(), "", expiry).unwrap();
         }
         map.put([0xff], "live").unwrap();
-        let (mut session, mut tally, mut out) = (bench.client(), Tally::default(), vec![]);
-        let limit = usize::MAX;
-        let mut context = context_of(&bench.shared, &mut session, &mut tally, &mut out, limit);
+        bench
+    }
+
+    /// The keys of each step without time of a scan of all keys.
+    fn step_sizes(keys: &mut Keys<'_>, count: u64) -> Vec<usize> {
         let options = ScanOptions { pattern: None, prefix: vec![], count, kind: None };
-        let mut bounds = Bounds::of_prefix(b"");
-        let mut returned = Vec::new();
+        let (mut bounds, mut returned) = (Bounds::of_prefix(b""), Vec::new());
         loop {
-            let Context { keys, reply, .. } = &mut context;
-            let (count, last) =
-                step(keys, &bounds, &options, &mut no_time(None), reply).ok().unwrap();
+            let mut items = Vec::new();
+            let mut found = Reply::new(&mut items, Protocol::Resp2, usize::MAX);
+            let stepped = step(keys, &bounds, &options, &mut no_time(None), &mut found);
+            let (count, last) = stepped.ok().unwrap();
             returned.push(count);
-            let Some(last) = last else { break };
+            let Some(last) = last else { return returned };
             bounds.skip_to_after(last);
         }
-        returned
     }
 
     /// What took seconds: a step passed over all that had expired and was not swept yet, without a look at the clock.
     #[test]
     fn a_step_ends_among_what_has_expired() {
-        assert_eq!(step_sizes(u32::MAX, 10), [1, 0, 0, 0, 1], "keys of each step");
+        let sizes = |live_each: u32, count: u64| {
+            let bench = bench(live_each);
+            let (mut session, mut tally, mut out) = (bench.client(), Tally::default(), vec![]);
+            let limit = usize::MAX;
+            let mut context = context_of(&bench.shared, &mut session, &mut tally, &mut out, limit);
+            step_sizes(&mut context.keys, count)
+        };
+        assert_eq!(sizes(u32::MAX, 10), [1, 0, 0, 0, 1], "keys of each step");
         // Too few live ones for a look at the clock where they are seen, and enough to pass for many.
-        let sizes = step_sizes(50, 1 << 20);
+        let sizes = sizes(50, 1 << 20);
         assert_eq!(sizes.iter().sum::<usize>(), 401);
         assert!(sizes.len() >= 5, "{sizes:?}");
+    }
+
+    /// The same in a transaction, while everybody waits; and of what it has written itself it passes over nothing.
+    #[test]
+    fn a_step_of_a_transaction_ends_among_what_has_expired() {
+        let bench = bench(u32::MAX);
+        let (store, mut stage) = (&bench.shared.store, Stage::new(1 << 20));
+        let done = store.write_alone(|alone, _| {
+            let mut staged = Staged {
+                stage: &mut stage,
+                source: alone,
+                types: &bench.shared.types,
+                databases: &bench.shared.databases,
+                place: MapNumber::default(),
+            };
+            for number in [7_u32, 8, 9_000, 19_999] {
+                staged.put(&[&number.to_be_bytes()[..], b"own"].concat(), b"")?;
+            }
+            staged.remove(&1_u32.to_be_bytes())?;
+            let sizes = step_sizes(&mut Keys::Stage(staged), 10);
+            assert_eq!(sizes.iter().sum::<usize>(), 5, "{sizes:?}");
+            assert!(sizes.len() >= 5, "{sizes:?}");
+            Ok::<(), Failure>(())
+        });
+        assert!(done.is_ok());
     }
 
     /// How many items are looked at until the clock is read, in a step whose time is over.

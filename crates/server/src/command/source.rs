@@ -1,11 +1,21 @@
 //! Where a transaction reads what it has not written: the store while others write, or while nobody else does.
 
+use std::ops::ControlFlow;
+
 use everleaf::{Alone, Expiry, Map, Store, Watch};
 
-use super::walk::{Bounds, directed, walk};
+use super::walk::{Bounds, directed, walk, walk_with_pauses};
 use crate::read_size::counted;
 
 pub use super::walk::Visit;
+
+/// Sees a key that was reached now and then, be it one that has expired, and says whether to go on.
+pub type Pause<'a> = dyn FnMut(&[u8]) -> ControlFlow<()> + 'a;
+
+/// Goes on.
+pub fn without_pause(_: &[u8]) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
 
 /// What is shown of a value, and when it expires.
 pub type See<'a> = dyn FnMut(&[u8], Expiry) + 'a;
@@ -24,6 +34,7 @@ pub trait Source {
         reverse: bool,
         now_ms: u64,
         visit: &mut Visit<'_>,
+        pause: &mut Pause<'_>,
     ) -> everleaf::Result<()>;
     /// The number of keys.
     fn len(&mut self, map: &Map) -> everleaf::Result<u64>;
@@ -73,8 +84,9 @@ impl Source for &Store {
         reverse: bool,
         _: u64,
         visit: &mut Visit<'_>,
+        pause: &mut Pause<'_>,
     ) -> everleaf::Result<()> {
-        walk(map, bounds, reverse, visit)
+        walk_with_pauses(map, bounds, reverse, visit, pause)
     }
 
     fn len(&mut self, map: &Map) -> everleaf::Result<u64> {
@@ -136,8 +148,11 @@ impl Source for Alone<'_> {
         reverse: bool,
         now_ms: u64,
         visit: &mut Visit<'_>,
+        pause: &mut Pause<'_>,
     ) -> everleaf::Result<()> {
-        directed(self.on(map)?.scan(bounds.as_slices()).as_of(now_ms), reverse).visit(visit)
+        let mut map = self.on(map)?;
+        let scan = directed(map.scan(bounds.as_slices()).as_of(now_ms), reverse);
+        scan.visit_with_pauses(visit, pause)
     }
 
     fn len(&mut self, map: &Map) -> everleaf::Result<u64> {
@@ -192,7 +207,7 @@ pub mod counting {
 
     use everleaf::{Map, Watch};
 
-    use super::{See, Source, Visit};
+    use super::{Pause, See, Source, Visit};
     use crate::command::walk::Bounds;
 
     /// Another source, and how much it was asked for.
@@ -224,12 +239,14 @@ pub mod counting {
             reverse: bool,
             now_ms: u64,
             visit: &mut Visit<'_>,
+            pause: &mut Pause<'_>,
         ) -> everleaf::Result<()> {
             let Counting { source, visits, .. } = self;
-            source.scan(map, bounds, reverse, now_ms, &mut |key, value| {
+            let visit = &mut |key: &[u8], value: &[u8]| {
                 *visits += 1;
                 visit(key, value)
-            })
+            };
+            source.scan(map, bounds, reverse, now_ms, visit, pause)
         }
 
         fn len(&mut self, map: &Map) -> everleaf::Result<u64> {

@@ -57,12 +57,13 @@ pub type Change<'a> = (&'a [u8], Option<&'a [u8]>);
 /// Is shown changes, until it breaks.
 pub type ShowChange<'a> = dyn FnMut(Change<'_>) -> ControlFlow<()> + 'a;
 
-/// Visits what `scan` visits, with what was written instead of what it replaces, also of what is removed.
+/// Visits what `scan` visits, with what was written instead of what it replaces, also of what is removed. A scan that
+/// ends before its bounds says which key it has reached: nothing behind that is visited.
 pub fn merge<'w>(
     written: impl DoubleEndedIterator<Item = Change<'w>>,
     reverse: bool,
     visit: &mut ShowChange<'_>,
-    scan: impl FnOnce(&mut ShowChange<'_>) -> everleaf::Result<()>,
+    scan: impl FnOnce(&mut ShowChange<'_>) -> everleaf::Result<Option<Vec<u8>>>,
 ) -> everleaf::Result<()> {
     let (mut forward, mut backward);
     let over: &mut dyn Iterator<Item = _> = if reverse {
@@ -74,10 +75,10 @@ pub fn merge<'w>(
     };
     let mut over = over.peekable();
     let mut flow = ControlFlow::Continue(());
-    scan(&mut |(key, value)| {
-        let is_due = |over: &[u8]| if reverse { over >= key } else { over <= key };
+    let is_due = |over: &[u8], key: &[u8]| if reverse { over >= key } else { over <= key };
+    let reached = scan(&mut |(key, value)| {
         let mut replaced = false;
-        while let Some(change) = over.next_if(|(over_key, _)| is_due(over_key)) {
+        while let Some(change) = over.next_if(|(over_key, _)| is_due(over_key, key)) {
             replaced = change.0 == key;
             flow = visit(change);
             flow?;
@@ -87,8 +88,9 @@ pub fn merge<'w>(
         }
         flow
     })?;
+    let is_left = |key: &[u8]| reached.as_ref().is_none_or(|reached| is_due(key, reached));
     while flow.is_continue()
-        && let Some(change) = over.next()
+        && let Some(change) = over.next_if(|(key, _)| is_left(key))
     {
         flow = visit(change);
     }

@@ -54,12 +54,25 @@ pub fn walk(
     map: &Map,
     bounds: &Bounds,
     reverse: bool,
+    visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+) -> everleaf::Result<()> {
+    walk_with_pauses(map, bounds, reverse, visit, |_| ControlFlow::Continue(()))
+}
+
+/// The same, and now and then `pause` sees the key that was reached, and says whether to go on. It may be one that has
+/// expired: `visit` sees nothing of those, however many they are.
+pub fn walk_with_pauses(
+    map: &Map,
+    bounds: &Bounds,
+    reverse: bool,
     mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    pause: impl FnMut(&[u8]) -> ControlFlow<()>,
 ) -> everleaf::Result<()> {
     if bounds.is_empty() {
         return Ok(());
     }
-    directed(map.scan(bounds.as_slices()), reverse).visit(|key, value| visit(key, counted(value)))
+    let visit = |key: &[u8], value: &[u8]| visit(key, counted(value));
+    directed(map.scan(bounds.as_slices()), reverse).visit_with_pauses(visit, pause)
 }
 
 /// How much of the key space is copied at once.

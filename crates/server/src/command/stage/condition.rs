@@ -113,7 +113,7 @@ mod tests {
     use everleaf::{Map, Options, Watch};
 
     use super::*;
-    use crate::command::source::{See, Source, Visit};
+    use crate::command::source::{Pause, See, Source, Visit};
     use crate::command::stage::Staged;
     use crate::command::walk::Bounds;
     use crate::databases::MapNumber;
@@ -156,8 +156,9 @@ mod tests {
             reverse: bool,
             now_ms: u64,
             visit: &mut Visit<'_>,
+            pause: &mut Pause<'_>,
         ) -> everleaf::Result<()> {
-            self.0.scan(map, bounds, reverse, now_ms, visit)
+            self.0.scan(map, bounds, reverse, now_ms, visit, pause)
         }
 
         fn len(&mut self, map: &Map) -> everleaf::Result<u64> {

@@ -175,7 +175,7 @@ pub fn walk_between<'w, W: DoubleEndedIterator<Item = Change<'w>>>(
     reverse: bool,
     visit: &mut Visit<'_>,
     written: impl Fn(&Bounds) -> W,
-    mut scan: impl FnMut(&Bounds, &mut ShowChange<'_>) -> everleaf::Result<()>,
+    mut scan: impl FnMut(&Bounds, &mut ShowChange<'_>) -> everleaf::Result<Option<Vec<u8>>>,
 ) -> everleaf::Result<()> {
     let (mut rest, mut run) = (Cow::Borrowed(bounds), Run::default());
     loop {

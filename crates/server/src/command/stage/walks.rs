@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use super::gaps::walk_between;
 use super::{Cleared, Part, Stage, Staged};
-use crate::command::source::Visit;
+use crate::command::source::{Pause, Visit, without_pause};
 use crate::command::staged_value::ShowChange;
 use crate::command::walk::Bounds;
 use crate::failure::Result;
@@ -14,6 +14,17 @@ use crate::types::Ready;
 impl Staged<'_> {
     /// Visits what there would be if the transaction were done.
     pub fn walk(&mut self, bounds: &Bounds, reverse: bool, visit: &mut Visit<'_>) -> Result<()> {
+        self.walk_with_pauses(bounds, reverse, visit, &mut without_pause)
+    }
+
+    /// The same until `visit` breaks, or `pause` does: nothing behind the key that it saw is visited, and all before it.
+    pub fn walk_with_pauses(
+        &mut self,
+        bounds: &Bounds,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+        pause: &mut Pause<'_>,
+    ) -> Result<()> {
         if bounds.is_empty() {
             return Ok(());
         }
@@ -35,9 +46,16 @@ impl Staged<'_> {
             })
         };
         let scan = |bounds: &Bounds, show: &mut ShowChange<'_>| {
-            source.scan(map, bounds, reverse, moment.ms(), &mut |key, value| {
-                show((key, (!is_over(key)).then_some(value)))
-            })
+            let mut reached = None;
+            let visit =
+                &mut |key: &[u8], value: &[u8]| show((key, (!is_over(key)).then_some(value)));
+            let pause = &mut |key: &[u8]| {
+                let flow = pause(key);
+                reached = flow.is_break().then(|| key.to_vec());
+                flow
+            };
+            source.scan(map, bounds, reverse, moment.ms(), visit, pause)?;
+            Ok(reached)
         };
         Ok(walk_between(gaps, bounds, reverse, visit, written, scan)?)
     }
@@ -96,7 +114,9 @@ impl Staged<'_> {
         let Stage { members, member_gaps, .. } = &mut **stage;
         let written = |bounds: &Bounds| members.range(bounds.as_slices());
         let scan = |bounds: &Bounds, show: &mut ShowChange<'_>| {
-            source.pass_members(&ready.members, bounds, &mut |key, value| show((key, Some(value))))
+            source
+                .pass_members(&ready.members, bounds, &mut |key, value| show((key, Some(value))))?;
+            Ok(None)
         };
         Ok(walk_between(member_gaps, bounds, false, visit, written, scan)?)
     }
@@ -119,7 +139,8 @@ impl Staged<'_> {
         let scan = |bounds: &Bounds, show: &mut ShowChange<'_>| {
             source.scan_members(&ready.members, bounds, reverse, &mut |key, value| {
                 show((key, Some(value)))
-            })
+            })?;
+            Ok(None)
         };
         Ok(walk_between(member_gaps, bounds, reverse, visit, written, scan)?)
     }
@@ -144,13 +165,15 @@ impl Staged<'_> {
             return Ok(());
         }
         // All that is stored: what has expired counts until it is removed.
-        source.scan(databases.map(*place), &Bounds::of_prefix(b""), false, 0, &mut |key, _| {
+        let map = databases.map(*place);
+        let remove = &mut |key: &[u8], _: &[u8]| {
             if stage.write(*place, key, None).is_ok() {
                 ControlFlow::Continue(())
             } else {
                 ControlFlow::Break(())
             }
-        })?;
+        };
+        source.scan(map, &Bounds::of_prefix(b""), false, 0, remove, &mut without_pause)?;
         stage.check()
     }
 }
