@@ -20,6 +20,8 @@ mod at_once;
 mod payloads;
 mod pipelines;
 mod requests;
+mod scans;
+mod sorts;
 mod waiting;
 
 use std::cell::Cell;
@@ -225,8 +227,8 @@ impl State {
         let name = request[0].to_ascii_lowercase();
         let is_past = |arg: &Vec<u8>| matches!(&arg[..], b"1" | b"4000000000");
         let has = |word: &[u8]| request.iter().any(|arg| arg.eq_ignore_ascii_case(word));
-        if name == b"sort" && has(b"store") && has(b"by") {
-            // Those of equal weights are stored in any order.
+        if name == b"sort" && has(b"store") && sorts::is_free(request) {
+            // They are stored in any order.
             self.has_parted.set(true);
         }
         let is_of_lex = request.get(1).is_some_and(|key| key.starts_with(b"lex"));
@@ -407,7 +409,7 @@ fn is_intended(name: &[u8], request: &[Vec<u8>], redis: &Raw, ours: &Raw, state:
         b"dbsize" => same_kind && state.has_expired,
         // Cursors are our own; those that are not known are refused.
         b"scan" => {
-            same_kind && redis.kind() == b'*'
+            same_kind && redis.kind() == b'*' && scans::may_differ(request, redis, ours)
                 // There a zero byte ends the cursor.
                 || ours.kind() == b'-' && request.get(1).is_some_and(|cursor| cursor.contains(&0))
                 || ours.starts_with("-ERR invalid cursor: ") && redis.kind() == b'*'
@@ -449,10 +451,10 @@ fn is_intended_of_keys(
             state.has_parted.set(ours.kind() == b':');
             ours.kind() != b'-'
         }
-        // Those of equal weights come in any order, and so do members with a zero byte, which ends them there.
+        // So do members with a zero byte, which ends them there.
         b"sort" | b"sort_ro" if same_kind && redis.kind() == b'*' => {
             let has_zero = redis.bytes.contains(&0) || ours.bytes.contains(&0);
-            let may_part = has(b"by") || has(b"alpha") && has_zero;
+            let may_part = sorts::is_free(request) || has(b"alpha") && has_zero;
             let is_whole = !has(b"limit") && !has(b"get");
             let is_equal = if is_whole {
                 redis.sorted() == ours.sorted()
@@ -538,10 +540,15 @@ impl Pair {
             }
             state.note(connection, &request, &redis);
             if state.has_parted.get() {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
+        self.scan_all(&mut random).map_err(|difference| {
+            format!(
+                "seed {seed}\n{}\n{difference}",
+                told[told.len().saturating_sub(25)..].join("\n")
+            )
+        })
     }
 }
 

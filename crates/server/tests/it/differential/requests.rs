@@ -278,7 +278,7 @@ const MOMENTS: &[&[u8]] = &[
     b"9223372036854775807",
     b"x",
 ];
-const PATTERNS: &[&[u8]] = &[
+pub const PATTERNS: &[&[u8]] = &[
     b"*",
     b"a*",
     b"*y*",
