@@ -227,12 +227,15 @@ fn kill(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let mut count = 0;
     let registry = &context.shared.registry;
     // A transaction may ask for any number of them while everybody waits.
-    let clients = match filter.id {
-        Some(id) => registry.get(id).into_iter().collect(),
-        None => registry.all(),
+    let is_meant = |client: &&Arc<Client>| filter.includes(client, own_id, now_ms);
+    let clients: Vec<Arc<Client>> = match filter.id {
+        // Nobody is looked at.
+        _ if filter.nobody => Vec::new(),
+        Some(id) => registry.get(id).iter().filter(is_meant).cloned().collect(),
+        None => registry.with_all(|all| all.values().filter(is_meant).cloned().collect()),
     };
     for client in clients {
-        if context.is_killed(&client) || !filter.includes(&client, own_id, now_ms) {
+        if context.is_killed(&client) {
             continue;
         }
         count += 1;
@@ -312,12 +315,13 @@ mod tests {
         for line in [
             format!("CLIENT KILL ID {other}"),
             "CLIENT KILL ID 99".to_string(),
+            "CLIENT KILL TYPE pubsub".to_string(),
             format!("CLIENT UNBLOCK {waiting}"),
             format!("CLIENT UNBLOCK {other}"),
         ] {
             assert_eq!(bench.run(&mut admin, &line), "+QUEUED", "{line}");
         }
-        assert_eq!(bench.run(&mut admin, "EXEC"), "*4\r\n:1\r\n:0\r\n:1\r\n:0");
+        assert_eq!(bench.run(&mut admin, "EXEC"), "*5\r\n:1\r\n:0\r\n:0\r\n:1\r\n:0");
         // Relaxed: counted by this thread.
         assert_eq!(bench.shared.registry.all_count.load(Ordering::Relaxed), 0);
     }

@@ -5,7 +5,7 @@ mod put_aside;
 mod replayed;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use everleaf_log::simulated::{Faults, SimulatedDisk};
 use everleaf_log::{Record, SnapshotWriter};
@@ -133,6 +133,32 @@ fn writes_held_of_one_store_do_not_hold_those_of_the_next() {
         store.wait_deferred().expect("the disk works");
         assert_eq!(lag(), 0, "round {round}");
     }
+}
+
+/// Nobody waits for the disk with `Interval` but one who writes faster than it takes: then a wait for what was deferred
+/// writes what is in memory.
+#[test]
+fn deferred_writes_of_an_interval_wait_when_they_are_many() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = SimulatedDisk::new(Faults::default(), 1);
+    let interval = Durability::Interval(std::time::Duration::from_secs(3600));
+    let options = crashes::world::options(&disk).durability(interval);
+    let store = options.open(folder.path().join("pool")).expect("it opens");
+    let changes = std::sync::Arc::new(AtomicUsize::new(0));
+    let seen = changes.clone();
+    // Relaxed: one thread.
+    disk.set_hook(move |_| drop(seen.fetch_add(1, Ordering::Relaxed)));
+    for (count, must_write) in [(1, false), (6, true), (1, false)] {
+        let before = changes.load(Ordering::Relaxed);
+        store.defer_sync();
+        for number in 0..count {
+            store.default_map().put([number], vec![number; 1 << 20]).expect("room");
+        }
+        assert_eq!(changes.load(Ordering::Relaxed), before, "a write writes to memory");
+        store.wait_deferred().expect("the disk works");
+        assert_eq!(changes.load(Ordering::Relaxed) > before, must_write, "{count} MiB");
+    }
+    disk.clear_hook();
 }
 
 /// The second call forgot what nobody had waited for: it was told as durable, and only in memory.
