@@ -36,7 +36,7 @@ pub fn entries(bytes: &[u8], unpacked: &mut Unpacked) -> Option<()> {
         unpacked.push(entry)?;
         rest = rest.get(size + length_size(size)..)?;
     }
-    let is_counted = count == unpacked.entries.len() || count == COUNT_UNKNOWN;
+    let is_counted = count == unpacked.len() || count == COUNT_UNKNOWN;
     (end == END && is_counted).then_some(())
 }
 

@@ -9,7 +9,8 @@
 //! it (`rdb.c`, `listpack.c`, `intset.c`, `ziplist.c`, `zipmap.c`, `t_stream.c`).
 //!
 //! A payload comes from anybody, and its check sum is no secret: every length is compared with what is there
-//! before memory is taken for it, and all that one payload holds may take 512 MiB.
+//! before memory is taken for it, and all that one payload holds may take 512 MiB, with what items take besides
+//! themselves.
 
 mod check_sum;
 mod file;

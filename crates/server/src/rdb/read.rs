@@ -81,6 +81,9 @@ pub(super) fn has_numbers(value: &Value) -> bool {
     }
 }
 
+/// Takes a string apart that packs many.
+type Unpack = fn(&[u8], &mut Unpacked) -> Option<()>;
+
 /// What is left to be read.
 pub(super) struct Reader<'a> {
     pub rest: &'a [u8],
@@ -232,14 +235,24 @@ impl<'a> Reader<'a> {
     }
 
     /// The entries of a string that packs many.
-    fn packed(&mut self, unpack: fn(&[u8], &mut Unpacked) -> Option<()>) -> Option<Vec<Vec<u8>>> {
+    fn packed(&mut self, unpack: Unpack) -> Option<Vec<Vec<u8>>> {
+        self.unpacked(unpack, false).map(|unpacked| unpacked.entries)
+    }
+
+    /// Every two of them.
+    fn pairs(&mut self, unpack: Unpack) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+        let unpacked = self.unpacked(unpack, true)?;
+        unpacked.entries.is_empty().then_some(unpacked.pairs)
+    }
+
+    fn unpacked(&mut self, unpack: Unpack, is_paired: bool) -> Option<Unpacked> {
         let packed = self.string()?;
         // The entries are kept instead of what they were packed in.
         self.budget += packed.len() + ITEM_OVERHEAD;
-        let mut unpacked = Unpacked { room: self.budget, ..Unpacked::default() };
+        let mut unpacked = Unpacked { room: self.budget, is_paired, ..Unpacked::default() };
         let is_read = unpack(&packed, &mut unpacked).is_some();
         (self.budget, self.is_over) = (unpacked.room, self.is_over | unpacked.is_over);
-        is_read.then_some(unpacked.entries)
+        is_read.then_some(unpacked)
     }
 
     pub fn value(&mut self, kind: u8) -> Option<Value> {
@@ -251,14 +264,14 @@ impl<'a> Reader<'a> {
         }
         Some(match kind {
             kind::STRING => Value::String(self.string()?),
-            kind::HASH_ZIPMAP => Value::Hash(pairs(self.packed(zipmap)?)?),
-            kind::HASH_ZIPLIST => Value::Hash(pairs(self.packed(ziplist)?)?),
+            kind::HASH_ZIPMAP => Value::Hash(self.pairs(zipmap)?),
+            kind::HASH_ZIPLIST => Value::Hash(self.pairs(ziplist)?),
             kind::LIST_ZIPLIST => Value::List(self.packed(ziplist)?),
-            kind::SORTED_SET_ZIPLIST => scored(self.packed(ziplist)?)?,
+            kind::SORTED_SET_ZIPLIST => scored(self.pairs(ziplist)?)?,
             kind::SET_LISTPACK => Value::Set(self.packed(entries)?),
             kind::INTEGER_SET => Value::Set(self.packed(integers)?),
-            kind::HASH_LISTPACK => Value::Hash(pairs(self.packed(entries)?)?),
-            kind::SORTED_SET_LISTPACK => scored(self.packed(entries)?)?,
+            kind::HASH_LISTPACK => Value::Hash(self.pairs(entries)?),
+            kind::SORTED_SET_LISTPACK => scored(self.pairs(entries)?)?,
             _ => return None,
         })
     }
@@ -296,19 +309,10 @@ pub(super) fn beginning(record: &[u8]) -> Option<Beginning> {
     Some(Beginning { kind, key, count, size: record.len() - reader.rest.len() })
 }
 
-/// Members, each followed by its score.
-fn scored(entries: Vec<Vec<u8>>) -> Option<Value> {
+/// Members with the texts of their scores.
+fn scored(pairs: Vec<(Vec<u8>, Vec<u8>)>) -> Option<Value> {
     let scored = |(member, score): (Vec<u8>, Vec<u8>)| Some((member, score::parse(&score)?));
-    Some(Value::SortedSet(pairs(entries)?.into_iter().map(scored).collect::<Option<_>>()?))
-}
-
-/// Every two of them.
-fn pairs(entries: Vec<Vec<u8>>) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
-    let (mut entries, mut pairs) = (entries.into_iter(), Vec::new());
-    while let Some(first) = entries.next() {
-        pairs.push((first, entries.next()?));
-    }
-    Some(pairs)
+    Some(Value::SortedSet(pairs.into_iter().map(scored).collect::<Option<_>>()?))
 }
 
 #[cfg(test)]
@@ -340,6 +344,28 @@ mod tests {
         assert_eq!(read(&payload), Ok(Value::String(b"123".to_vec())));
         let payload = sum(b"\x12\x01\x02\x0b\x0b\0\0\0\x02\0\x01\x01\x02\x01\xff\x0a\x00");
         assert_eq!(read(&payload), Ok(Value::List(vec![b"1".to_vec(), b"2".to_vec()])));
+    }
+
+    /// What was held for a payload of many short items: twice what they were counted as, and for a hash more.
+    #[test]
+    fn short_items_count_as_what_they_take() {
+        let six = [&b"\x13\0\0\0\x06\0"[..], &b"\x05\x01".repeat(6), b"\xff"].concat();
+        let body = [&[six.len() as u8][..], &six].concat();
+        for kind in [kind::SET_LISTPACK, kind::HASH_LISTPACK, kind::SORTED_SET_LISTPACK] {
+            let read = |budget| {
+                let mut reader = Reader { budget, ..Reader::new(&body) };
+                (reader.value(kind).is_some(), reader.is_over)
+            };
+            // The least that memory is given in.
+            let size = 6 * (size_of::<Vec<u8>>() + 32);
+            assert_eq!(read(size), (false, true), "type {kind}");
+            assert_eq!(read(6 * (1 + ITEM_OVERHEAD)), (true, false), "type {kind}");
+        }
+        // One without another.
+        let odd = b"\x09\0\0\0\x01\0\x05\x01\xff";
+        let body = [&[9][..], odd].concat();
+        assert_eq!(Reader::new(&body).value(kind::HASH_LISTPACK), None);
+        assert!(Reader::new(&body).value(kind::SET_LISTPACK).is_some());
     }
 
     /// A long list comes in many nodes, of which each is unpacked and then gone.

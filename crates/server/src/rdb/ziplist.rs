@@ -26,7 +26,7 @@ pub fn ziplist(bytes: &[u8], unpacked: &mut Unpacked) -> Option<()> {
     while !rest.is_empty() {
         unpacked.push(entry(&mut rest)?)?;
     }
-    let is_counted = count == unpacked.entries.len() || count == COUNT_UNKNOWN;
+    let is_counted = count == unpacked.len() || count == COUNT_UNKNOWN;
     (end == END && is_counted).then_some(())
 }
 

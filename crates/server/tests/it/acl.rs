@@ -158,6 +158,9 @@ fn what_names_no_key_tells_nothing_of_others() {
         ("SORT mine BY nosort GET secret*", "GET"),
         ("SORT mine BY s*", "BY"),
         ("SORT mine GET # BY s*", "GET"),
+        // What stands behind it is not looked at.
+        ("SORT mine GET x junk", "GET"),
+        ("SORT mine BY w_* LIMIT x y", "BY"),
     ] {
         let refused =
             format!("-ERR {option} option of SORT denied due to insufficient ACL permissions.");

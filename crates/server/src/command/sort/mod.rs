@@ -25,12 +25,14 @@ const SIZE_MAX: usize = 256 << 20;
 
 /// `SORT key [BY pattern] [LIMIT start count] [GET pattern ...] [ASC | DESC] [ALPHA] [STORE destination]`
 pub fn sort(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
-    run(context, request, Options::parse(request, true)?)
+    let options = Options::parse(request, true, || may_read_all(context, request))?;
+    run(context, request, options)
 }
 
 /// `SORT_RO`, the same without `STORE`.
 pub fn sort_ro(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
-    run(context, request, Options::parse(request, false)?)
+    let options = Options::parse(request, false, || may_read_all(context, request))?;
+    run(context, request, options)
 }
 
 fn run(
@@ -38,12 +40,6 @@ fn run(
     request: &Request<'_>,
     mut options: Options<'_>,
 ) -> CommandResult {
-    let reads_others = options.reads_others();
-    if let Some(option) = reads_others.filter(|_| !may_read_all(context, request)) {
-        return Err(Failure::text(format!(
-            "ERR {option} option of SORT denied due to insufficient ACL permissions."
-        )));
-    }
     let Context { keys, reply, .. } = context;
     let staged = keys.staged()?;
     let kinds = [Kind::List, Kind::Set, Kind::SortedSet];

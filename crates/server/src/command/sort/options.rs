@@ -19,13 +19,17 @@ pub struct Options<'a> {
     pub destination: Option<&'a [u8]>,
     /// Whether the order is left as it is, by any of the patterns: all weights are the same.
     pub is_unsorted: bool,
-    reads_others: Option<&'static str>,
     start: i64,
     count: Option<i64>,
 }
 
 impl<'a> Options<'a> {
-    pub fn parse(request: &Request<'a>, may_store: bool) -> Result<Self> {
+    /// Options that read keys which the command does not name are refused, where they stand, to who may not do so.
+    pub fn parse(
+        request: &Request<'a>,
+        may_store: bool,
+        may_read_all: impl Fn() -> bool,
+    ) -> Result<Self> {
         let mut options = Options::default();
         let mut args = request.args_from(2);
         while let Some(option) = args.next() {
@@ -39,13 +43,15 @@ impl<'a> Options<'a> {
                     options.by = Some(pattern);
                     if !text(pattern).contains(&b'*') {
                         options.is_unsorted = true;
-                    } else {
-                        options.reads_others = options.reads_others.or(Some("BY"));
+                    } else if !may_read_all() {
+                        return Err(denied("BY"));
                     }
                 }
                 b"get" => {
                     options.get.push(next()?);
-                    options.reads_others = options.reads_others.or(Some("GET"));
+                    if !may_read_all() {
+                        return Err(denied("GET"));
+                    }
                 }
                 b"store" if may_store => options.destination = Some(next()?),
                 b"limit" => {
@@ -59,11 +65,6 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// The first option that reads keys which the command does not name.
-    pub fn reads_others(&self) -> Option<&'static str> {
-        self.reads_others
-    }
-
     /// Which of so many are wanted.
     pub fn part(&self, len: usize) -> Range<usize> {
         let start = usize::try_from(self.start.max(0)).unwrap_or(len).min(len);
@@ -72,6 +73,12 @@ impl<'a> Options<'a> {
         let count = count.map_or(rest, |count| usize::try_from(count).unwrap_or(rest).min(rest));
         start..start + count
     }
+}
+
+fn denied(option: &str) -> Failure {
+    Failure::text(format!(
+        "ERR {option} option of SORT denied due to insufficient ACL permissions."
+    ))
 }
 
 /// A pattern ends with a zero byte.

@@ -15,7 +15,8 @@ use crate::command::waiting::service::Service;
 use crate::failure::{CommandResult, Failure};
 
 /// Runs what works with collections, of which one has this key, as a transaction of its own; perhaps several
-/// times. What it answers goes where replies go at once, and is taken back with each attempt. If it fails, something
+/// times. What it answers goes where replies go at once, and what it counts where that is counted: both are taken back with
+/// each attempt. If it fails, something
 /// of it may be left there.
 pub fn run_step(
     context: &mut Context<'_>,
@@ -26,10 +27,11 @@ pub fn run_step(
     let shared = context.shared;
     let (store, turns): (&Store, _) = (&shared.store, &shared.turns);
     let mut turn = if writes { turns.wait(key) } else { None };
-    let start = context.reply.size();
+    let (start, before) = (context.reply.size(), *context.tally);
     for _ in 0..ATTEMPT_COUNT_MAX {
         let mut stage = Stage::beside_others(BATCH_SIZE_MAX, store);
         context.reply.truncate(start);
+        *context.tally = before;
         let result = run_one(context, act, &mut stage, &mut &*store);
         if result.is_err() && stage.is_over() && stage.is_unchanged() {
             // Alone it need not hold what it reads.
@@ -45,6 +47,7 @@ pub fn run_step(
         }
         turn = turn.or_else(|| Some(turns.wait_after_conflict(key)));
     }
+    *context.tally = before;
     run_step_alone(context, act, start)
 }
 
@@ -93,4 +96,37 @@ fn run_one(
     };
     act(&mut inner)?;
     if inner.reply.is_full() { Err(Failure::ReplyTooLong) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::context_of;
+    use crate::batch::test_run::Bench;
+    use crate::statistics::Tally;
+
+    /// What was counted: a read that was done again, because somebody wrote meanwhile, was a hit each time.
+    #[test]
+    fn a_read_that_is_tried_again_counts_once() {
+        for conflict_count in [2, ATTEMPT_COUNT_MAX + 1] {
+            let bench = Bench::new(Bench::config());
+            let map = bench.shared.store.default_map();
+            map.put("key", "0").unwrap();
+            let (mut session, mut tally, mut out) = (bench.client(), Tally::default(), vec![]);
+            let limit = usize::MAX;
+            let mut context = context_of(&bench.shared, &mut session, &mut tally, &mut out, limit);
+            let mut count = 0;
+            let run = run_step(&mut context, b"key", false, &mut |inner| {
+                count += 1;
+                inner.keys.get_with(b"key", |_| ())?;
+                inner.tally.hits += 1;
+                if count <= conflict_count.min(ATTEMPT_COUNT_MAX) {
+                    inner.shared.store.default_map().put("key", count.to_string())?;
+                }
+                Ok(())
+            });
+            assert!(run.is_ok());
+            assert_eq!((count, tally.hits), (conflict_count.min(ATTEMPT_COUNT_MAX) + 1, 1));
+        }
+    }
 }

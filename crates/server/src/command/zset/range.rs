@@ -13,6 +13,9 @@ use crate::resp::Request;
 use crate::types::Kind;
 use crate::types::collection::Collection;
 
+/// Bytes of members that are held at once.
+const SIZE_MAX: usize = 512 << 20;
+
 /// What a command of the family fixes, and its options choose.
 struct Options {
     by: Option<By>,
@@ -111,14 +114,25 @@ fn run(
 pub fn zrangestore(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let options = Options { by: None, reverse: None, scores: false, limit: (0, -1) };
     let options = options.parse(request, 5, true)?;
-    let (mut items, mut budget) = (Vec::new(), CopyBudget::of(&context.reply));
-    each(context.keys.staged()?, request, 2, &options, |member, score| {
+    let items = copied(context.keys.staged()?, request, &options, CopyBudget::new(SIZE_MAX))?;
+    store(context, request.arg(1), &items)
+}
+
+/// Copies of the members that are to be stored.
+fn copied(
+    staged: &mut Staged<'_>,
+    request: &Request<'_>,
+    options: &Options,
+    mut budget: CopyBudget,
+) -> Result<Vec<Scored>> {
+    let mut items = Vec::new();
+    each(staged, request, 2, options, |member, score| {
         budget.take(member.len())?;
         items.push((member.to_vec(), score));
         ControlFlow::Continue(())
     })?;
-    budget.check()?;
-    store(context, request.arg(1), &items)
+    budget.check().map_err(Failure::of_what_is_stored)?;
+    Ok(items)
 }
 
 /// Stores members with scores under a key in place of what it has, and answers with their number.
@@ -185,4 +199,45 @@ fn each(
         visit(member, score)?;
         if wanted == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::test_run::Bench;
+    use crate::command::stage::Stage;
+    use crate::databases::MapNumber;
+    use crate::resp::{Limits, Parser};
+
+    const LIMITS: Limits = Limits {
+        arg_count_max: 9,
+        bulk_size_max: 99,
+        inline_size_max: 99,
+        request_size_max: 99,
+        authenticated: true,
+    };
+
+    /// What was said of too many members that are stored: that the reply would be too long, of which there is none.
+    #[test]
+    fn too_many_members_to_store_are_no_reply() {
+        let bench = Bench::new(Bench::config());
+        assert_eq!(bench.run(&mut bench.client(), "ZADD from 1 a 2 b"), ":2");
+        let (mut parser, line) = (Parser::default(), b"ZRANGESTORE to from 0 -1\r\n");
+        assert!(parser.parse(line, &LIMITS).is_ok_and(|size| size.is_some()));
+        let request = parser.request(line);
+        let (store, mut stage) = (&bench.shared.store, Stage::new(1 << 20));
+        let mut staged = Staged {
+            stage: &mut stage,
+            source: &mut &**store,
+            types: &bench.shared.types,
+            databases: &bench.shared.databases,
+            place: MapNumber::default(),
+        };
+        let options = Options { by: None, reverse: None, scores: false, limit: (0, -1) };
+        let mut copy = |size| copied(&mut staged, &request, &options, CopyBudget::new(size));
+        assert!(copy(1000).is_ok_and(|items| items.len() == 2));
+        let told = copy(100).err();
+        let is_told = |told: &Failure| matches!(told, Failure::Text(text) if text.starts_with("OOM the members"));
+        assert!(told.as_ref().is_some_and(is_told));
+    }
 }
