@@ -1,5 +1,6 @@
 //! The options of `SORT`.
 
+use std::cell::OnceCell;
 use std::ops::Range;
 
 use crate::command::integer::integer_arg;
@@ -31,7 +32,9 @@ impl<'a> Options<'a> {
         may_read_all: impl Fn() -> bool,
     ) -> Result<Self> {
         let mut options = Options::default();
-        let mut args = request.args_from(2);
+        // Asked once: the answer takes all arguments.
+        let (answer, mut args) = (OnceCell::new(), request.args_from(2));
+        let may_read_all = || *answer.get_or_init(&may_read_all);
         while let Some(option) = args.next() {
             let mut next = || args.next().ok_or(Failure::Syntax);
             match option.to_ascii_lowercase().as_slice() {
@@ -89,6 +92,7 @@ pub fn text(pattern: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resp::{Limits, Parser};
 
     #[test]
     fn limits_are_clipped() {
@@ -99,5 +103,23 @@ mod tests {
         assert_eq!(part(2, Some(i64::MAX), 3), 2..3);
         assert_eq!(part(i64::MAX, Some(-1), 3), 3..3);
         assert_eq!(part(0, Some(0), 3), 0..0);
+    }
+
+    /// What was quadratic: whether a user may read all keys takes a look at all arguments, and was asked at every GET.
+    #[test]
+    fn whether_all_may_be_read_is_asked_once() {
+        let line = format!("SORT key BY w*{}\r\n", " GET #".repeat(1000));
+        let mut parser = Parser::default();
+        parser.parse(line.as_bytes(), &Limits::default()).unwrap().expect("whole");
+        let request = parser.request(line.as_bytes());
+        for (answer, gets) in [(true, Some(1000)), (false, None)] {
+            let asked = std::cell::Cell::new(0);
+            let options = Options::parse(&request, true, || {
+                asked.set(asked.get() + 1);
+                answer
+            });
+            assert_eq!(options.ok().map(|options| options.get.len()), gets);
+            assert_eq!(asked.get(), 1);
+        }
     }
 }
