@@ -194,6 +194,8 @@ pub(crate) const SPARE: &str = "spare";
 pub(crate) const SNAPSHOT: &str = "snapshot";
 /// The kind of the name of a snapshot that is being written.
 pub(crate) const UNFINISHED: &str = "unfinished";
+/// The kind of the name of a copy that is to be made of a damaged segment.
+pub(crate) const COPYING: &str = "unfinished-log";
 
 const _: () = assert!(BLOCK_SIZE.is_power_of_two() && HEADER_SIZE as u64 <= BLOCK_SIZE);
 const _: () = assert!(CHUNK_HEADER_SIZE + ENTRY_HEADER_SIZE + RECORD_HEADER_SIZE <= 4096);

@@ -1,8 +1,8 @@
 //! Whose log a file belongs to: for a program that finds a folder of which nothing else says it.
 
 use crate::layout::{
-    HEADER_SIZE, SEGMENT, SEGMENT_MAGIC, SNAPSHOT, SNAPSHOT_MAGIC, SPARE, UNFINISHED, parse_name,
-    read_u32,
+    COPYING, HEADER_SIZE, SEGMENT, SEGMENT_MAGIC, SNAPSHOT, SNAPSHOT_MAGIC, SPARE, UNFINISHED,
+    parse_name, read_u32,
 };
 
 /// What a file of a folder is to a log.
@@ -69,7 +69,7 @@ pub(crate) fn is_put_aside_snapshot(name: &str) -> bool {
 
 /// Whether the log makes files of such a name, those that were put aside included.
 pub fn is_file_of_log(name: &str) -> bool {
-    is_of(name, &[SEGMENT, SNAPSHOT, SPARE, UNFINISHED]) || is_put_aside(name)
+    is_of(name, &[SEGMENT, SNAPSHOT, SPARE, UNFINISHED, COPYING]) || is_put_aside(name)
 }
 
 /// Whether a name is that of a file of one of these kinds.

@@ -4,17 +4,18 @@
 //! So whatever no later chunk proves durable is written again, into the segment that the new
 //! session begins; the old copy no longer counts.
 
+mod damaged_end;
 mod opening;
 mod owed;
 
 use std::io::ErrorKind;
 use std::sync::Arc;
 
+use self::damaged_end::{DamagedEnd, finish_copies};
 use self::opening::{FoundSnapshot, Opening};
 pub(crate) use self::owed::{first_owed, is_snapshot_of, limited, mark_of_owed};
 use self::owed::{first_there_is, leaves_out_owed, proven_by_owed, with_owed_in_vain};
-use crate::disk::{Unreadable, write_whole};
-use crate::file_names::{free_name, numbers};
+use crate::file_names::numbers;
 use crate::layout::{SEGMENT, SNAPSHOT, UNFINISHED, file_name, next_number};
 use crate::owner::is_put_aside_snapshot;
 use crate::record::Records;
@@ -282,56 +283,6 @@ fn leave_damaged<D: Disk>(disk: &D, snapshots: &mut [FoundSnapshot]) -> Result<(
     Ok(())
 }
 
-/// Keeps a copy of the segment with which a log that is salvaged ended: the segment itself goes when two snapshots are
-/// newer. Best effort, and told behind a damage. To be called when the new segment is there: that needs the room first.
-fn keep_damaged_end<D: Disk>(
-    disk: &D,
-    names: &[String],
-    last: Option<&SegmentHeader>,
-    (damage, report): (usize, &mut Report),
-) -> Result<()> {
-    let Some((last, damage)) = last.zip(report.damages.get_mut(damage)) else { return Ok(()) };
-    if report.torn_bytes == 0 {
-        return Ok(());
-    }
-    let (name, sequence) = (file_name(SEGMENT, last.sequence), last.sequence);
-    let (unfinished, aside) =
-        (file_name(UNFINISHED, sequence), free_name(names, "damaged-log", sequence));
-    let kept = copy_file(disk, &name, &unfinished).and_then(|()| disk.rename(&unfinished, &aside));
-    damage.push_str(&match kept {
-        Ok(()) => format!("; {name} is kept as {aside}, with what is behind its sound part"),
-        Err(error) => {
-            drop(disk.remove(&unfinished));
-            format!(
-                "; there is no copy of {name} for what is behind its sound part, and it is deleted when two snapshots \
-                 are newer: {error}"
-            )
-        }
-    });
-    disk.sync_folder().map_err(|error| Error::io("cannot sync the log's folder", &error))
-}
-
-/// Copies a file but for the zeros at its end, and with zeros for what cannot be read of it, durably but for its name.
-fn copy_file<D: Disk>(disk: &D, from: &str, to: &str) -> std::io::Result<()> {
-    let (from, to) = (disk.open(from)?, disk.create(to)?);
-    // A file system that answers before it looks where the file ends cannot read behind that either.
-    let size = from.size()?;
-    let mut buffer = vec![0; disk.portions().window];
-    let (mut position, mut unreadable) = (0, Unreadable::default());
-    while position < size {
-        let wanted = (size - position).min(buffer.len() as u64) as usize;
-        let count = unreadable.read_around(&from, &mut buffer[..wanted], position)?;
-        if count == 0 {
-            break;
-        }
-        if let Some(last) = buffer[..count].iter().rposition(|byte| *byte != 0) {
-            write_whole(&to, &buffer[..=last], position)?;
-        }
-        position += count as u64;
-    }
-    to.sync_data()
-}
-
 fn kept_as(damage: &str, aside: &str) -> String {
     format!("{damage} (it is kept as {aside})")
 }
@@ -408,8 +359,9 @@ pub(crate) fn open<D: Disk>(
     let ended = last.zip(tail.as_ref()).map(|(last, tail)| (last.sequence, tail.walk.position));
     let ended = with_owed_in_vain(ended, &*disk, &options.uuid, headers.range(counting..));
     let ended = if report.damages.is_empty() && cut.is_none() { ended } else { Vec::new() };
+    let damaged_end = DamagedEnd::note(&*disk, last.as_ref(), (damage, &report));
     let writer = begin(&disk, &ended, &start)?;
-    keep_damaged_end(&*disk, &names, last.as_ref(), (damage, &mut report))?;
+    finish_copies(&*disk, &names, damaged_end, &mut report)?;
     for sequence in opening.stale {
         drop(put_aside(&*disk, sequence, "stale")?);
     }

@@ -331,6 +331,56 @@ fn what_is_behind_damage_in_the_last_segment_is_kept() {
     }
 }
 
+/// What was lost: the copy, and two snapshots later what only it had. The process was killed when the new segment was
+/// there, behind which nothing tells of the damage.
+#[test]
+fn a_salvage_that_is_killed_has_its_copy_in_the_end() {
+    let aside = |disk: &SimulatedDisk| {
+        let mut files = std::collections::BTreeMap::new();
+        for name in disk.names().into_iter().filter(|name| name.starts_with("damaged-log")) {
+            let file = disk.open(&name).unwrap();
+            let mut bytes = vec![0; file.size().unwrap() as usize];
+            assert_eq!(file.read_at(&mut bytes, 0).unwrap(), bytes.len());
+            files.insert(name, bytes);
+        }
+        files
+    };
+    let (mut kills, mut copies) = (0, 0);
+    for seed in 0..60 {
+        let mut random = Random::new(seed);
+        let disk = written(&mut random, Vec::new());
+        damage(&disk, &mut random);
+        let alone = disk.copied(seed);
+        if open(&disk.copied(seed), false).is_ok() || open(&alone, true).is_err() {
+            continue;
+        }
+        let (expected, new) = (aside(&alone), segments(&alone).pop().unwrap());
+        let images: Arc<Mutex<Vec<SimulatedDisk>>> = Arc::default();
+        let inner = Arc::clone(&images);
+        disk.set_hook(move |disk| inner.lock().unwrap().push(disk.copied(seed)));
+        drop(open(&disk, true));
+        disk.clear_hook();
+        let mut images = images.lock().unwrap();
+        // Those of the killed process that had begun the new segment, perhaps in the place of one that was put aside.
+        let header = |disk: &SimulatedDisk| {
+            let mut bytes = [0; 64];
+            let read = disk.open(&new).and_then(|file| file.read_at(&mut bytes, 0));
+            read.is_ok_and(|count| count == 64).then_some(bytes)
+        };
+        images.retain(|image| header(image) == header(&alone));
+        for image in images.iter() {
+            let begun = aside(image).len();
+            let is_again = kills % 2 == 0;
+            open(image, is_again).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert!(aside(image) == expected, "seed {seed}: {:?}", image.names());
+            assert!(!image.names().iter().any(|name| name.starts_with("unfinished")));
+            kills += 1;
+            copies += usize::from(begun < expected.len());
+        }
+    }
+    assert!(kills > 40 && copies > 20, "{copies} of {kills}");
+}
+
 #[test]
 fn where_nothing_can_be_salvaged_nothing_is_changed() {
     let disk = SimulatedDisk::new(Faults::default(), 1);
