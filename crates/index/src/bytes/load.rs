@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everleaf_alloc::{Heap, Session};
+use everleaf_alloc::{AllocError, Heap, Session};
 use everleaf_machine::{Machine, SpinLock};
 
 use crate::api::error::IndexError;
@@ -12,7 +12,7 @@ use crate::bytes::tree::BytesTree;
 use crate::geometry::Geometry;
 use crate::kind::Kind;
 use crate::nbtree::state::LIVE;
-use crate::nbtree::{BulkLoader, Loadable, Part, join};
+use crate::nbtree::{BulkLoader, Left, Loadable, Part, join};
 use crate::pool_trees::nodes::{BytesNodes, NodesDesign};
 
 impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
@@ -108,39 +108,37 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             }
         }
         let count = fences.len();
-        let parts = SpinLock::<_, M>::new((0..count).map(|_| None).collect::<Vec<_>>());
+        let new = || SpinLock::<Option<Part>, M>::new(None);
+        let parts = (0..count).map(|_| new()).collect();
+        let mut loading =
+            Loading::<'_, HEADS, T, M> { session, tree, fences, parts, is_whole: false };
+        let errors: Vec<_> = (0..count).map(|_| SpinLock::<Option<E>, M>::new(None)).collect();
+        let (fences, parts) = (&loading.fences, &loading.parts);
         M::parallel(threads.min(count), count, &|index| {
             let bounds = Bounds {
                 low: index.checked_sub(1).map(|below| lows[below].as_slice()),
                 high: lows.get(index).map(Vec::as_slice),
             };
             let high = fences.get(index + 1).copied().unwrap_or(0);
-            let part = Self::load_partition(heap, tree(), (fences[index], high), bounds, &|sink| {
-                feed(index, sink)
-            });
-            parts.lock()[index] = Some(part);
-        });
-        let parts = std::mem::take(&mut *parts.lock());
-        let (mut all, mut failed) = (vec![], None);
-        for (part, done) in parts.into_iter().flatten() {
-            all.push(part);
-            failed = failed.or(done.err());
-        }
-        if let Some(error) = failed {
-            // Only now: each partition could read the first fence of the next one until all had ended.
-            let tree = tree();
-            if !M::mutant("bytes.partitions_leak") {
-                all.into_iter().for_each(|part| part.give_back(&mut session, &tree));
+            let (fences, left) = ((fences[index], high), &parts[index]);
+            let feed = |sink: &mut Sink<'_>| feed(index, sink);
+            let (part, done) = Self::load_partition(heap, (tree(), left), fences, bounds, &feed);
+            *left.lock() = Some(part);
+            if let Err(error) = done {
+                *errors[index].lock() = Some(error);
             }
-            return Err(error);
+        });
+        match errors.into_iter().find_map(|mut error| error.get_mut().take()) {
+            // What there is goes back.
+            Some(error) => Err(error),
+            None => Ok(loading.join().map_err(IndexError::from)?),
         }
-        Ok(join(&mut session, tree(), all).map_err(IndexError::from)?)
     }
 
     /// One partition, and whether it is whole. It owns the first of the two fences, also if it fails.
     fn load_partition<T: Loadable<BytesKind<HEADS>, M>, E: From<IndexError>>(
         heap: &Arc<Heap<M>>,
-        tree: T,
+        (tree, left): (T, &Left<M>),
         (low, high): (u64, u64),
         bounds: Bounds<'_>,
         feed: &dyn Fn(&mut Sink<'_>) -> Result<(), E>,
@@ -149,7 +147,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             Ok(session) => session,
             Err(error) => return (Part::of_fence(low), Err(IndexError::from(error).into())),
         };
-        let mut loader = BulkLoader::<BytesKind<HEADS>, T, M>::partition(&mut session, tree, low);
+        let mut loader =
+            BulkLoader::<BytesKind<HEADS>, T, M>::partition(&mut session, tree, low, left);
         let (mut last, mut position) = (Last::default(), 0);
         let overlaps = M::mutant("bytes.partitions_overlap");
         let fed = feed(&mut |key, value, expiry_ms| {
@@ -168,6 +167,42 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                 (part, done.map_err(|error| IndexError::from(error).into()))
             }
             Err(error) => (loader.stop(), Err(error)),
+        }
+    }
+}
+
+/// A tree of which the partitions are being built. Unless it is whole, all there is of it goes back when it is dropped, so
+/// also when the pairs of a partition panic: by then all have ended. Each could read the first fence of the next one until
+/// then.
+struct Loading<'a, const HEADS: bool, T: Loadable<BytesKind<HEADS>, M>, M: Machine> {
+    session: Session<M>,
+    tree: &'a dyn Fn() -> T,
+    /// The first of each partition, which has it as soon as there is something of it.
+    fences: Vec<u64>,
+    parts: Vec<Left<M>>,
+    is_whole: bool,
+}
+
+impl<const HEADS: bool, T: Loadable<BytesKind<HEADS>, M>, M: Machine> Loading<'_, HEADS, T, M> {
+    fn join(&mut self) -> Result<T, AllocError> {
+        self.is_whole = true;
+        let parts = self.parts.iter_mut().filter_map(|part| part.get_mut().take()).collect();
+        join(&mut self.session, (self.tree)(), parts)
+    }
+}
+
+impl<const HEADS: bool, T: Loadable<BytesKind<HEADS>, M>, M: Machine> Drop
+    for Loading<'_, HEADS, T, M>
+{
+    fn drop(&mut self) {
+        if self.is_whole || M::mutant("bytes.partitions_leak") {
+            return;
+        }
+        let tree = (self.tree)();
+        for (part, fence) in self.parts.iter_mut().zip(&self.fences) {
+            // One that was never begun has its fence all the same.
+            let part = part.get_mut().take().unwrap_or_else(|| Part::of_fence(*fence));
+            part.give_back(&mut self.session, &tree);
         }
     }
 }

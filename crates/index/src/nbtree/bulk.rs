@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use everleaf_alloc::{AllocError, Session};
-use everleaf_machine::{Machine, Pair};
+use everleaf_machine::{Machine, Pair, SpinLock};
 
 use super::NbTree;
 use super::inner::Child;
@@ -42,8 +42,8 @@ pub(crate) trait Loadable<K: Kind<M>, M: Machine>: Sized {
 }
 
 /// Builds the leaves of a new tree from entries that come in key order. What was built or pushed goes back when it is
-/// dropped, so also when the caller's pairs panic; not that of a partition, whose first fence its neighbour may
-/// be reading.
+/// dropped, so also when the caller's pairs panic; that of a partition, whose first fence its neighbour may be reading,
+/// is left to the caller.
 pub(crate) struct BulkLoader<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> {
     /// Until the end, which takes it.
     tree: Option<T>,
@@ -56,9 +56,13 @@ pub(crate) struct BulkLoader<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> {
     next_first: usize,
     children: Vec<Child>,
     keys: u64,
-    is_partition: bool,
+    /// Of a partition: where what was built is left if it is dropped.
+    left: Option<&'s Left<M>>,
     kind: PhantomData<K>,
 }
+
+/// Where a partition that is dropped leaves what was built of it.
+pub(crate) type Left<M> = SpinLock<Option<Part>, M>;
 
 /// What was built of one partition of a tree, handed over whole: its leaves, and of one that failed also what no
 /// leaf has.
@@ -77,7 +81,7 @@ unsafe impl Send for Part {}
 impl<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> BulkLoader<'s, K, T, M> {
     /// Starts the partition of a new tree whose keys begin at the fence `low`, which the partition owns from
     /// now on, and which the partition below reads when it ends. For kinds with one first leaf.
-    pub fn partition(session: &'s mut Session<M>, tree: T, low: u64) -> Self {
+    pub fn partition(session: &'s mut Session<M>, tree: T, low: u64, left: &'s Left<M>) -> Self {
         debug_assert_eq!(
             K::FIRST_LOWS.len(),
             1,
@@ -85,7 +89,7 @@ impl<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> BulkLoader<'s, K, T, M> {
         );
         let mut loader = Self::new(session, tree);
         loader.low = low;
-        loader.is_partition = true;
+        loader.left = Some(left);
         loader
     }
 
@@ -99,7 +103,7 @@ impl<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> BulkLoader<'s, K, T, M> {
             next_first: 1,
             children: vec![],
             keys: 0,
-            is_partition: false,
+            left: None,
             kind: PhantomData,
         }
     }
@@ -199,8 +203,11 @@ impl<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> BulkLoader<'s, K, T, M> {
 
 impl<K: Kind<M>, T: Loadable<K, M>, M: Machine> Drop for BulkLoader<'_, K, T, M> {
     fn drop(&mut self) {
-        if let Some(tree) = self.tree.take().filter(|_| !self.is_partition) {
-            self.take().give_back::<K, T, M>(self.session, &tree);
+        let Some(tree) = self.tree.take() else { return };
+        let part = self.take();
+        match self.left {
+            Some(left) => *left.lock() = Some(part),
+            None => part.give_back::<K, T, M>(self.session, &tree),
         }
     }
 }

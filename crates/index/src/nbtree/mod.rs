@@ -89,7 +89,7 @@ use inner_tree::InnerTree;
 use state::BlockState;
 use tally::Tally;
 
-pub(crate) use bulk::{BulkLoader, Loadable, Part, join};
+pub(crate) use bulk::{BulkLoader, Left, Loadable, Part, join};
 pub(crate) use check::CheckState;
 pub(crate) use many::{Approached, Run, TOGETHER, group};
 pub(crate) use missed::{Look, Missed, SweepPlace, Swept};

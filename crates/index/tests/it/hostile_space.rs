@@ -163,6 +163,29 @@ fn a_failed_bulk_load_leaves_nothing_behind() {
     assert_eq!(problems(&trees), Vec::<String>::new());
 }
 
+/// What leaked: all partitions but the one whose pairs panicked, and of those that had not begun their first fences.
+#[test]
+fn a_parallel_load_that_panics_leaves_nothing_behind() {
+    let trees = trees(64 << 20);
+    let used = || trees.heap().used_bytes();
+    let before = used();
+    let lows = [b"2".to_vec(), b"3".to_vec(), b"4".to_vec()];
+    for round in 0..20 {
+        let loaded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            trees.load_partitions::<IndexError>("p", &lows, 1 + round % 2, |partition, sink| {
+                for key in 0..3000 {
+                    assert!(key < 2000 || partition != 1 + round % 3, "pairs that panic");
+                    sink(format!("{}{key:05}", partition + 1).as_bytes(), b"value", 0)?;
+                }
+                Ok(())
+            })
+        }));
+        assert!(loaded.is_err(), "round {round}");
+    }
+    assert!(used() < before + 16 * CHUNK, "{} bytes of failed loads", used() - before);
+    assert_eq!(problems(&trees), Vec::<String>::new());
+}
+
 #[test]
 fn a_queue_of_a_thousand_keys_keeps_few_leaves() {
     let trees = trees(1 << 30);
