@@ -6,8 +6,10 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
-    /// Everything acknowledged survives the death of the process; on persistent memory also the loss
-    /// of power.
+    /// Everything acknowledged survives the death of the process; on persistent memory also the loss of power. On an
+    /// ordinary disk a pool whose process died must be opened once before the machine is restarted or its volume
+    /// unmounted, in order or not: otherwise it is refused as after a crash of the machine
+    /// ([`Error::MachineCrashed`](crate::Error::MachineCrashed)).
     #[default]
     Process,
     /// As `Process`, and with a log: a crash of the machine loses the last changes. These are the changes of

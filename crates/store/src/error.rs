@@ -33,6 +33,8 @@ pub enum Error {
     /// The log of the store has failed, and nothing can be written any more; reads go on. What
     /// [`Store::wait_deferred`](crate::Store::wait_deferred), [`Store::sync`](crate::Store::sync) or a write
     /// with [`Durability::Power`](crate::Durability::Power) has acknowledged is safe. The text has the cause.
+    /// The change of a call that failed so may be visible, and be there or not when the store is opened again: look
+    /// before you repeat it.
     LogFailed(String),
     /// As [`Self::LogFailed`], because the file system of the log is full, or its file as long as the system lets it
     /// be.

@@ -200,7 +200,9 @@ impl Options {
     /// Remove keys that have expired, in the background, at a few percent of a CPU. Without it they
     /// are absent all the same, but keep their space until they are written again. In a store without a log
     /// "no" also ends what else is done in the background: returning space
-    /// ([`Store::return_space`](crate::Store::return_space)). Default: yes.
+    /// ([`Store::return_space`](crate::Store::return_space)), and the look once a second whether the pool still has its
+    /// file ([`Error::PoolGone`](crate::Error::PoolGone)): then only [`Store::sync`](crate::Store::sync) and closing
+    /// notice that what is written is lost. Default: yes.
     pub fn sweep(mut self, yes: bool) -> Self {
         self.sweep = yes;
         self

@@ -381,9 +381,10 @@ impl Store {
         Ok(copied.keys)
     }
 
-    /// Makes everything durable that can be read when it is called, whatever the
-    /// [`Durability`](crate::Durability) of the store: with a log it returns when all is in it and on
-    /// the disk, also what other threads are still writing. Without one it only looks for the pool's file.
+    /// In a store with a log, makes durable all that can be read when it is called, also with
+    /// [`Durability::Interval`](crate::Durability::Interval): it returns when all is in the log and on the disk, also
+    /// what other threads are still writing. **Without a log it makes nothing durable**: it looks whether the pool still
+    /// has its file, and a crash of the machine costs what [`Durability::Process`](crate::Durability::Process) says.
     ///
     /// # Errors
     /// The log has failed; [`Error::PoolGone`].
@@ -481,7 +482,10 @@ impl Store {
     /// [`Error::StillOpen`] if maps, iterators, batches, views or watches of the store are still held:
     /// the last of them closes it when it is dropped. The disk refuses a write: in memory nothing is lost, but the
     /// disk may lack what it refused, so the next opening takes the pool for one whose machine crashed: it is
-    /// rebuilt from its log, or refused without one.
+    /// rebuilt from its log, or refused without one. [`Error::PoolGone`]: the file was removed or replaced, and what
+    /// was in it is lost now, unless the file has another name: ask [`Self::is_pool_gone`] before, and
+    /// [save](Self::save). [`Error::LogFailed`], [`Error::LogFull`] and [`Error::DiskFull`]: the log could not be ended,
+    /// or the snapshot that it owes not be written; the pool has everything, and counts as not closed.
     pub fn close(self) -> Result<()> {
         let Store { shared, default } = self;
         shared.check_process()?;
