@@ -54,7 +54,7 @@ impl RawStore {
         }
     }
 
-    /// Makes everything durable that can be read now.
+    /// Of a store with a log, makes durable all that can be read now; without one nothing.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.with(Store::sync))
     }

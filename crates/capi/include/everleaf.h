@@ -99,7 +99,8 @@ typedef struct el_watch el_watch;
 // The machine stopped while the pool was open.
 #define EL_MACHINE_CRASHED -12
 
-// The log has failed: nothing can be written any more.
+// The log has failed, or its disk is full: nothing can be written any more until the store is opened again. What the call
+// was to write may be visible, and be there or not then.
 #define EL_LOG_FAILED -13
 
 // Something in the pool is damaged.
@@ -148,7 +149,7 @@ typedef struct el_watch el_watch;
 #define EL_OTHER -28
 
 // The pool's file was removed, or another lies in its place: nothing can be written any more, but what there is can be
-// saved (`el_store_save`).
+// saved (`el_store_save`), unless it is `el_store_close` that says so.
 #define EL_POOL_GONE -29
 
 // No bound: from the first key, or to the last.
@@ -203,7 +204,8 @@ typedef struct el_watch el_watch;
 // Threads for recovery; 0 for one per CPU. Default: 0.
 #define EL_RECOVERY_THREADS 9
 
-// 1: remove keys that have expired in the background. Default: 1.
+// 1: remove keys that have expired, in the background. Default: 1. With 0 a store without a log has no thread: its free
+// space is not returned, and only `el_store_sync` and closing notice that its file was removed.
 #define EL_SWEEP 10
 
 // 1: compare the check sum of what a get finds. Default: 0.
@@ -235,7 +237,8 @@ typedef struct el_watch el_watch;
 // As `EL_INTERVAL_MS`, of such a pool.
 #define EL_INTERVAL_MS_OF_NEW 19
 
-// Of `EL_DURABILITY`: everything acknowledged survives the death of the process.
+// Of `EL_DURABILITY`: everything acknowledged survives the death of the process, if the pool is opened again before the
+// machine is restarted or its volume unmounted (otherwise `EL_MACHINE_CRASHED`).
 #define EL_PROCESS 0
 
 // Of `EL_DURABILITY`: everything acknowledged survives the loss of power.
@@ -426,7 +429,8 @@ typedef struct {
     // Damages of the log, if it was salvaged: what was logged behind the first of them is lost.
     uint64_t damages;
     // 1 if the file that was replaced is kept beside the pool, as it may be another pool, or have what the log has
-    // not; 0 otherwise. Nothing removes it.
+    // not; 0 otherwise. Nothing removes it but a later one of the same pool, which takes its place: save what it has
+    // before the next opening.
     uint64_t kept;
 } el_rebuilt;
 
@@ -495,6 +499,7 @@ int el_store_open(el_text path,
 // Closes the store: its handle refuses everything from then on. Maps, views, batches and iterators
 // keep the pool open, and the last of them closes it when it is freed. A store that was closed before
 // stays so. `EL_STILL_OPEN`: it is closed, but something else keeps the pool. `EL_BUSY`: other calls are using the handle.
+// `EL_POOL_GONE`: the file was removed or replaced, and it is too late to save it: ask `el_store_is_pool_gone` before.
 int el_store_close(const el_store *store);
 
 // Frees the handle, and closes the store unless it was; NULL is nothing. No other call may be using
@@ -521,7 +526,9 @@ int el_store_map_names(const el_store *store, el_text_fn tell, void *context);
 // counted from 0, was stored at `refused`, which may be NULL.
 int el_store_write(const el_store *store, el_batch *batch, size_t *refused);
 
-// Makes everything durable that can be read now, whatever the durability of the store.
+// Of a store with a log: makes durable all that can be read now, also with `EL_INTERVAL_MS`. Without a log (`EL_PROCESS`)
+// it makes nothing durable, and only looks for the pool's file (`EL_POOL_GONE`): after a crash of the machine such a pool
+// is refused, synced or not.
 int el_store_sync(const el_store *store);
 
 // Writes a snapshot of a store that has a log, which shortens the log. Stores the number of pairs at

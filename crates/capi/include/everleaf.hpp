@@ -812,6 +812,7 @@ class store {
         detail::check(el_view_new(handle_.get(), &made));
         return everleaf::view(made);
     }
+    // Without a log it makes nothing durable (`el_store_sync`).
     void sync() { detail::check(el_store_sync(handle_.get())); }
     // Copies the store to a new pool; returns the number of pairs. `call(pairs)` is told how many are done.
     std::uint64_t backup(const std::string &path) const { return backup(path, detail::ignore_progress); }

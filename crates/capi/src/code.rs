@@ -42,7 +42,8 @@ pub const EL_FORKED: c_int = -10;
 pub const EL_NOT_A_POOL: c_int = -11;
 /// The machine stopped while the pool was open.
 pub const EL_MACHINE_CRASHED: c_int = -12;
-/// The log has failed: nothing can be written any more.
+/// The log has failed, or its disk is full: nothing can be written any more until the store is opened again. What the call
+/// was to write may be visible, and be there or not then.
 pub const EL_LOG_FAILED: c_int = -13;
 /// Something in the pool is damaged.
 pub const EL_CORRUPT: c_int = -14;
@@ -75,7 +76,7 @@ pub const EL_STILL_OPEN: c_int = -27;
 /// Any other error: see its text.
 pub const EL_OTHER: c_int = -28;
 /// The pool's file was removed, or another lies in its place: nothing can be written any more, but what there is can be
-/// saved (`el_store_save`).
+/// saved (`el_store_save`), unless it is `el_store_close` that says so.
 pub const EL_POOL_GONE: c_int = -29;
 
 /// An error on its way to the caller. It is one pointer, so that a result that is no error costs little to

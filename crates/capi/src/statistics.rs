@@ -209,7 +209,8 @@ pub struct el_rebuilt {
     /// Damages of the log, if it was salvaged: what was logged behind the first of them is lost.
     pub damages: u64,
     /// 1 if the file that was replaced is kept beside the pool, as it may be another pool, or have what the log has
-    /// not; 0 otherwise. Nothing removes it.
+    /// not; 0 otherwise. Nothing removes it but a later one of the same pool, which takes its place: save what it has
+    /// before the next opening.
     pub kept: u64,
 }
 

@@ -88,6 +88,7 @@ pub extern "C" fn el_store_open(
 /// Closes the store: its handle refuses everything from then on. Maps, views, batches and iterators
 /// keep the pool open, and the last of them closes it when it is freed. A store that was closed before
 /// stays so. `EL_STILL_OPEN`: it is closed, but something else keeps the pool. `EL_BUSY`: other calls are using the handle.
+/// `EL_POOL_GONE`: the file was removed or replaced, and it is too late to save it: ask `el_store_is_pool_gone` before.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_store_close(store: Option<&el_store>) -> c_int {
     entry(|| {
@@ -191,7 +192,9 @@ pub extern "C" fn el_store_write(
     })
 }
 
-/// Makes everything durable that can be read now, whatever the durability of the store.
+/// Of a store with a log: makes durable all that can be read now, also with `EL_INTERVAL_MS`. Without a log (`EL_PROCESS`)
+/// it makes nothing durable, and only looks for the pool's file (`EL_POOL_GONE`): after a crash of the machine such a pool
+/// is refused, synced or not.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_store_sync(store: Option<&el_store>) -> c_int {
     entry(|| shared(store)?.with(|store| Ok(store.sync().map(|()| EL_OK)?)))

@@ -24,7 +24,8 @@ class Rebuilt:
     damages: list[str]
     """What was damaged in the log, if it was salvaged: what was logged behind the first of it is lost."""
     kept: Optional[os.PathLike[str]] = None
-    """Where the file is that was replaced, if it may be another pool, or have what the log has not. Nothing removes it."""
+    """Where the file is that was replaced, if it may be another pool, or have what the log has not. Nothing removes it but a
+    later one of the same pool, which takes its place."""
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,8 @@ class Store(Map[Any, Any]):
         return Batch(self._store)
 
     def sync(self) -> None:
-        """Makes everything durable that can be read now."""
+        """Of a store with a log (durability "interval" or "power"): makes durable all that can be read now. Without one
+        ("process", the default) it makes nothing durable, and only looks for the pool's file (`PoolGone`)."""
         self._store.sync()
 
     def defer_sync(self) -> None:
