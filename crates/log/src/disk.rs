@@ -249,7 +249,8 @@ impl Unreadable {
         Ok(done)
     }
 
-    /// Opens a file, and says how many bytes it has; `None` if its disk cannot read even that, though it is asked again.
+    /// Opens a file, and says how many bytes it has; `None` if its disk cannot read even that, though it is asked
+    /// again.
     ///
     /// # Errors
     /// As [`Self::read_around`].

@@ -359,9 +359,10 @@ pub(crate) fn open<D: Disk>(
     let ended = last.zip(tail.as_ref()).map(|(last, tail)| (last.sequence, tail.walk.position));
     let ended = with_owed_in_vain(ended, &*disk, &options.uuid, headers.range(counting..));
     let ended = if report.damages.is_empty() && cut.is_none() { ended } else { Vec::new() };
-    let damaged_end = DamagedEnd::note(&*disk, last.as_ref(), (damage, &report));
+    let is_behind = report.torn_bytes > 0 && damage < report.damages.len();
+    let damaged_end = DamagedEnd::note(&*disk, last.as_ref(), is_behind.then_some(damage));
     let writer = begin(&disk, &ended, &start)?;
-    finish_copies(&*disk, &names, damaged_end, &mut report)?;
+    finish_copies(&*disk, &names, damaged_end, &mut report.damages)?;
     for sequence in opening.stale {
         drop(put_aside(&*disk, sequence, "stale")?);
     }

@@ -1,5 +1,5 @@
-//! The copy of the segment with which a log that is salvaged ends: what is behind its sound part may be nowhere else, and
-//! the segment itself goes when two snapshots are newer.
+//! The copy of the segment with which a log that is salvaged ends: what is behind its sound part may be nowhere else,
+//! and the segment itself goes when two snapshots are newer.
 //!
 //! ```text
 //!   1. unfinished-log-3                  made, empty
@@ -10,7 +10,6 @@
 //!
 //! An opening that finds the file of step 1 goes on from step 3: the process was killed in between.
 
-use super::Report;
 use crate::disk::{Unreadable, write_whole};
 use crate::file_names::{free_name, numbers};
 use crate::layout::{COPYING, SEGMENT, file_name};
@@ -25,26 +24,23 @@ pub(super) struct DamagedEnd {
 }
 
 impl DamagedEnd {
-    /// Notes that the last segment of a log that is salvaged is to be copied, if there is something behind its sound
-    /// part. The new segment, which is begun behind this, makes the note durable.
+    /// Notes that the last segment of a log that is salvaged is to be copied, because of the damage of this number. The
+    /// new segment, which is begun behind this, makes the note durable.
     pub(super) fn note<D: Disk>(
         disk: &D,
         last: Option<&SegmentHeader>,
-        (damage, report): (usize, &Report),
+        damage: Option<usize>,
     ) -> Option<Self> {
-        let sequence = last?.sequence;
-        if report.torn_bytes == 0 || damage >= report.damages.len() {
-            return None;
-        }
+        let (sequence, damage) = (last?.sequence, damage?);
         // Best effort, as the copy. It is there if a salvage was killed before the new segment was.
         drop(disk.create(&file_name(COPYING, sequence)));
         Some(DamagedEnd { sequence, damage })
     }
 
     /// What became of the copy.
-    fn tell(&self, kept: &std::io::Result<String>, report: &mut Report) {
+    fn tell(&self, kept: &std::io::Result<String>, damages: &mut [String]) {
         let name = file_name(SEGMENT, self.sequence);
-        report.damages[self.damage].push_str(&match kept {
+        damages[self.damage].push_str(&match kept {
             Ok(aside) => format!("; {name} is kept as {aside}, with what is behind its sound part"),
             Err(error) => format!(
                 "; there is no copy of {name} for what is behind its sound part, and it is deleted when two snapshots \
@@ -63,7 +59,7 @@ pub(super) fn finish_copies<D: Disk>(
     disk: &D,
     names: &[String],
     noted: Option<DamagedEnd>,
-    report: &mut Report,
+    damages: &mut [String],
 ) -> Result<()> {
     let mut sequences = numbers(names, COPYING);
     let number = noted.as_ref().map(|end| end.sequence);
@@ -73,7 +69,7 @@ pub(super) fn finish_copies<D: Disk>(
         let copied = is_there.then(|| copy(disk, names, sequence));
         let told = noted.as_ref().filter(|end| end.sequence == sequence).zip(copied.as_ref());
         if let Some((end, kept)) = told {
-            end.tell(kept, report);
+            end.tell(kept, damages);
         }
         // One that failed is not tried again, or each opening would be in want of its room.
         if !matches!(copied, Some(Ok(_))) {
