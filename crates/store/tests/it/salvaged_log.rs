@@ -117,11 +117,26 @@ fn a_salvage_beside_a_pool_says_what_was_damaged() {
     let error = power().open(&image).map(drop).expect_err("it is damaged");
     assert!(error.to_string().contains("--salvage-log"), "{error}");
     let (tell, told) = std::sync::mpsc::channel();
-    let options = power().events(move |event| drop(tell.send(event.to_string())));
+    let (before, folder) = (names(&log), log.clone());
+    let options = power().events(move |event| drop(tell.send((event.to_string(), names(&folder)))));
     let store = options.salvage_log(true).open(&image).expect("the pool has everything");
-    let line = told.try_iter().next().expect("it is told");
+    let (line, then) = told.try_iter().next().expect("it is told");
     assert!(line.starts_with("the log was salvaged: ") && line.contains("log-"), "{line}");
+    // A program that is told may tell others: by then the log that goes on is there, and what it goes on without aside.
+    let has_new =
+        |kind: &str| then.iter().any(|name| name.starts_with(kind) && !before.contains(name));
+    assert!(has_new("log-") || has_new("damaged-log-"), "{then:?}");
+    assert!(
+        then.iter().any(|name| name == "salvaging"),
+        "not before the pool needs nothing of it: {then:?}"
+    );
     assert_eq!(prefix(&store), KEYS);
+}
+
+/// The files of a folder.
+fn names(folder: &std::path::Path) -> Vec<String> {
+    let files = fs::read_dir(folder).expect("a folder");
+    files.map(|file| file.expect("readable").file_name().to_string_lossy().into_owned()).collect()
 }
 
 #[test]
