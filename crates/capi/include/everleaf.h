@@ -99,8 +99,8 @@ typedef struct el_watch el_watch;
 // The machine stopped while the pool was open.
 #define EL_MACHINE_CRASHED -12
 
-// The log has failed, or its disk is full: nothing can be written any more until the store is opened again. What the call
-// was to write may be visible, and be there or not then.
+// The log has failed, or its disk is full: nothing can be written any more until the store is opened again. What the
+// call was to write may be visible, and be there or not then.
 #define EL_LOG_FAILED -13
 
 // Something in the pool is damaged.
@@ -204,8 +204,8 @@ typedef struct el_watch el_watch;
 // Threads for recovery; 0 for one per CPU. Default: 0.
 #define EL_RECOVERY_THREADS 9
 
-// 1: remove keys that have expired, in the background. Default: 1. With 0 a store without a log has no thread: its free
-// space is not returned, and only `el_store_sync` and closing notice that its file was removed.
+// 1: remove keys that have expired, in the background. Default: 1. With 0 a store without a log has no thread: its
+// free space is not returned, and only `el_store_sync` and closing notice that its file was removed.
 #define EL_SWEEP 10
 
 // 1: compare the check sum of what a get finds. Default: 0.
@@ -237,8 +237,8 @@ typedef struct el_watch el_watch;
 // As `EL_INTERVAL_MS`, of such a pool.
 #define EL_INTERVAL_MS_OF_NEW 19
 
-// Of `EL_DURABILITY`: everything acknowledged survives the death of the process, if the pool is opened again before the
-// machine is restarted or its volume unmounted (otherwise `EL_MACHINE_CRASHED`).
+// Of `EL_DURABILITY`: everything acknowledged survives the death of the process, if the pool is opened again before
+// the machine is restarted or its volume unmounted (otherwise `EL_MACHINE_CRASHED`).
 #define EL_PROCESS 0
 
 // Of `EL_DURABILITY`: everything acknowledged survives the loss of power.
@@ -526,9 +526,9 @@ int el_store_map_names(const el_store *store, el_text_fn tell, void *context);
 // counted from 0, was stored at `refused`, which may be NULL.
 int el_store_write(const el_store *store, el_batch *batch, size_t *refused);
 
-// Of a store with a log: makes durable all that can be read now, also with `EL_INTERVAL_MS`. Without a log (`EL_PROCESS`)
-// it makes nothing durable, and only looks for the pool's file (`EL_POOL_GONE`): after a crash of the machine such a pool
-// is refused, synced or not.
+// Of a store with a log: makes durable all that can be read now, also with `EL_INTERVAL_MS`. Without a log
+// (`EL_PROCESS`) it makes nothing durable, and only looks for the pool's file (`EL_POOL_GONE`): after a crash of the
+// machine such a pool is refused, synced or not.
 int el_store_sync(const el_store *store);
 
 // Writes a snapshot of a store that has a log, which shortens the log. Stores the number of pairs at

@@ -42,8 +42,8 @@ pub const EL_FORKED: c_int = -10;
 pub const EL_NOT_A_POOL: c_int = -11;
 /// The machine stopped while the pool was open.
 pub const EL_MACHINE_CRASHED: c_int = -12;
-/// The log has failed, or its disk is full: nothing can be written any more until the store is opened again. What the call
-/// was to write may be visible, and be there or not then.
+/// The log has failed, or its disk is full: nothing can be written any more until the store is opened again. What the
+/// call was to write may be visible, and be there or not then.
 pub const EL_LOG_FAILED: c_int = -13;
 /// Something in the pool is damaged.
 pub const EL_CORRUPT: c_int = -14;

@@ -30,8 +30,8 @@ pub const EL_INTERVAL_MS: c_int = 7;
 pub const EL_TRUST_AFTER_MACHINE_CRASH: c_int = 8;
 /// Threads for recovery; 0 for one per CPU. Default: 0.
 pub const EL_RECOVERY_THREADS: c_int = 9;
-/// 1: remove keys that have expired, in the background. Default: 1. With 0 a store without a log has no thread: its free
-/// space is not returned, and only `el_store_sync` and closing notice that its file was removed.
+/// 1: remove keys that have expired, in the background. Default: 1. With 0 a store without a log has no thread: its
+/// free space is not returned, and only `el_store_sync` and closing notice that its file was removed.
 pub const EL_SWEEP: c_int = 10;
 /// 1: compare the check sum of what a get finds. Default: 0.
 pub const EL_VERIFY_READS: c_int = 11;
@@ -54,8 +54,8 @@ pub const EL_DURABILITY_OF_NEW: c_int = 18;
 /// As `EL_INTERVAL_MS`, of such a pool.
 pub const EL_INTERVAL_MS_OF_NEW: c_int = 19;
 
-/// Of `EL_DURABILITY`: everything acknowledged survives the death of the process, if the pool is opened again before the
-/// machine is restarted or its volume unmounted (otherwise `EL_MACHINE_CRASHED`).
+/// Of `EL_DURABILITY`: everything acknowledged survives the death of the process, if the pool is opened again before
+/// the machine is restarted or its volume unmounted (otherwise `EL_MACHINE_CRASHED`).
 pub const EL_PROCESS: u64 = 0;
 /// Of `EL_DURABILITY`: everything acknowledged survives the loss of power.
 pub const EL_POWER: u64 = 1;

@@ -192,9 +192,9 @@ pub extern "C" fn el_store_write(
     })
 }
 
-/// Of a store with a log: makes durable all that can be read now, also with `EL_INTERVAL_MS`. Without a log (`EL_PROCESS`)
-/// it makes nothing durable, and only looks for the pool's file (`EL_POOL_GONE`): after a crash of the machine such a pool
-/// is refused, synced or not.
+/// Of a store with a log: makes durable all that can be read now, also with `EL_INTERVAL_MS`. Without a log
+/// (`EL_PROCESS`) it makes nothing durable, and only looks for the pool's file (`EL_POOL_GONE`): after a crash of the
+/// machine such a pool is refused, synced or not.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_store_sync(store: Option<&el_store>) -> c_int {
     entry(|| shared(store)?.with(|store| Ok(store.sync().map(|()| EL_OK)?)))

@@ -256,8 +256,8 @@ impl Map {
     }
 
     /// Runs `see(i, value)` for each of `keys`, in order. Where writers keep no order (no log; no view, watch or backup
-    /// open; 1024 writes since the last batch) cache misses overlap: several times the speed of separate gets. Otherwise,
-    /// so always with a log, as separate gets.
+    /// open; 1024 writes since the last batch) cache misses overlap: several times the speed of separate gets.
+    /// Otherwise, so always with a log, as separate gets.
     ///
     /// # Errors
     /// As [`Self::get`]; `see` was not called for the keys whose values are damaged, and perhaps not
@@ -398,11 +398,9 @@ impl Map {
     /// [`Self::put_with_expiry`] sets a time, and [`Action::Put`](crate::Action::Put) keeps it.
     ///
     /// # Errors
-    /// The key or value is too large, the store is read-only, the pool or the disk is full, or
-    /// [`Error::PoolGone`](crate::Error::PoolGone); then nothing was changed.
-    /// [`Error::LogFailed`](crate::Error::LogFailed) and [`Error::LogFull`](crate::Error::LogFull): the change may have
-    /// been made, and be read from then on, and whether it is there when the store is opened again is open. Otherwise as
-    /// [`Self::get`].
+    /// The key or value is too large, the store is read-only, the pool or the disk is full, or [`Error::PoolGone`];
+    /// then nothing was changed. [`Error::LogFailed`] and [`Error::LogFull`]: the change may have been made, and be
+    /// read from then on, and whether it is there when the store is opened again is open. Otherwise as [`Self::get`].
     #[inline]
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.change(Change::upsert(key.as_ref(), value.as_ref()))?.was_there())

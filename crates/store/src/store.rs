@@ -381,10 +381,9 @@ impl Store {
         Ok(copied.keys)
     }
 
-    /// In a store with a log, makes durable all that can be read when it is called, also with
-    /// [`Durability::Interval`](crate::Durability::Interval): it returns when all is in the log and on the disk, also
-    /// what other threads are still writing. **Without a log it makes nothing durable**: it looks whether the pool still
-    /// has its file, and a crash of the machine costs what [`Durability::Process`](crate::Durability::Process) says.
+    /// In a store with a log, makes durable all that can be read when it is called, also with `Durability::Interval`,
+    /// and what other threads are still writing. **Without a log it makes nothing durable**, and only looks for the
+    /// pool's file: a crash of the machine costs what [`Durability::Process`](crate::Durability::Process) says.
     ///
     /// # Errors
     /// The log has failed; [`Error::PoolGone`].
@@ -475,17 +474,15 @@ impl Store {
         }
     }
 
-    /// Marks the pool cleanly closed and closes it. Dropping a store does the same but cannot report
-    /// an error.
+    /// Marks the pool cleanly closed and closes it, as dropping a store does, which cannot report an error.
     ///
     /// # Errors
     /// [`Error::StillOpen`] if maps, iterators, batches, views or watches of the store are still held:
     /// the last of them closes it when it is dropped. The disk refuses a write: in memory nothing is lost, but the
     /// disk may lack what it refused, so the next opening takes the pool for one whose machine crashed: it is
     /// rebuilt from its log, or refused without one. [`Error::PoolGone`]: the file was removed or replaced, and what
-    /// was in it is lost now, unless the file has another name: ask [`Self::is_pool_gone`] before, and
-    /// [save](Self::save). [`Error::LogFailed`], [`Error::LogFull`] and [`Error::DiskFull`]: the log could not be ended,
-    /// or the snapshot that it owes not be written; the pool has everything, and counts as not closed.
+    /// was in it is lost now, unless it has another name: ask [`Self::is_pool_gone`] before, and [save](Self::save). If
+    /// the log could not be ended (`LogFailed`, `LogFull`, `DiskFull`), the pool has everything, and is not closed.
     pub fn close(self) -> Result<()> {
         let Store { shared, default } = self;
         shared.check_process()?;

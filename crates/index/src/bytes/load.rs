@@ -171,9 +171,9 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     }
 }
 
-/// A tree of which the partitions are being built. Unless it is whole, all there is of it goes back when it is dropped, so
-/// also when the pairs of a partition panic: by then all have ended. Each could read the first fence of the next one until
-/// then.
+/// A tree of which the partitions are being built. Unless it is whole, all there is of it goes back when it is dropped,
+/// so also when the pairs of a partition panic: by then all have ended. Each could read the first fence of the next one
+/// until then.
 struct Loading<'a, const HEADS: bool, T: Loadable<BytesKind<HEADS>, M>, M: Machine> {
     session: Session<M>,
     tree: &'a dyn Fn() -> T,
