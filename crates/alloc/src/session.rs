@@ -20,6 +20,8 @@ use crate::size_class::{CLASS_COUNT, class_size};
 /// Bytes of the pool that fill a bag, however few items have them: three bags wait at most while nobody is pinned for
 /// long.
 const BAG_BYTES: usize = 1 << 20;
+/// So many lookups in a row that found nothing let one expect the same of the next.
+const ABSENT_RUN: u8 = 16;
 
 /// One thread's handle on a [`Heap`].
 pub struct Session<M: Machine> {
@@ -34,6 +36,8 @@ pub struct Session<M: Machine> {
     open_bytes: usize,
     pub(crate) sealed: VecDeque<Bag>,
     turns: u32,
+    /// Lookups in a row that found nothing, at most [`ABSENT_RUN`].
+    absent_run: u8,
     /// Calls of each class that were promised to succeed: so many blocks are at hand.
     pub(crate) promised: [usize; BLOCK_CLASS_COUNT],
 }
@@ -88,6 +92,7 @@ impl<M: Machine> Session<M> {
             open_bytes: 0,
             sealed: VecDeque::new(),
             turns: 0,
+            absent_run: 0,
             promised: [0; BLOCK_CLASS_COUNT],
         })
     }
@@ -115,6 +120,19 @@ impl<M: Machine> Session<M> {
     pub fn turn(&mut self) -> u32 {
         self.turns = self.turns.wrapping_add(1);
         self.turns
+    }
+
+    /// Whether the session's last lookups found nothing, so that the next one is likely to find nothing, too. For what
+    /// costs time only when it is wrong.
+    #[inline(always)]
+    pub fn expects_absent(&self) -> bool {
+        self.absent_run == ABSENT_RUN
+    }
+
+    /// What a lookup came to; see [`Self::expects_absent`].
+    #[inline(always)]
+    pub fn note_lookup(&mut self, found: bool) {
+        self.absent_run = if found { 0 } else { (self.absent_run + 1).min(ABSENT_RUN) };
     }
 
     /// Until the matching [`Self::unpin`], nothing this thread can reach is reclaimed. Nests.

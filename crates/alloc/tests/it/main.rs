@@ -3,5 +3,6 @@
 mod emptied;
 mod largest;
 mod late;
+mod lookups;
 mod reopen;
 mod returned_space;

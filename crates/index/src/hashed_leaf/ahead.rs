@@ -96,12 +96,6 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
     }
 
-    /// The first position of the line where the search for a number begins in a scaled leaf.
-    #[inline(always)]
-    pub(super) fn probe_start(&self, leaf: LeafId, number: u64) -> usize {
-        leaf.placement.line(G::POSITIONS.div_ceil(G::LINE), 0, number) * G::LINE
-    }
-
     /// Asks for the lines of a scaled leaf with low fence `low` that have `count` keys from `from` on.
     #[inline(always)]
     fn prefetch_lines(&self, leaf: LeafId, low: u64, from: u64, count: usize) {

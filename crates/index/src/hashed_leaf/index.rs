@@ -23,8 +23,7 @@ impl<G: LeafShape, M: Machine> Operations for HashedLeafTree<U64Kind, G, M> {
 
     #[inline]
     fn read(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
-        let (leaf, probe) = self.descend(key, false);
-        Ok(self.get_from(session, leaf, key, probe)?)
+        Ok(self.get_payload(session, key)?)
     }
 
     #[inline]

@@ -11,6 +11,7 @@ use super::HashedLeafTree;
 use super::layout::{LeafId, LeafShape, UNKNOWN};
 use super::placement::Placement;
 use super::probe::Probe;
+use super::search::Aim;
 use crate::api::change::Outcome;
 use crate::kind::Kind;
 use crate::nbtree::layout::Inner;
@@ -39,7 +40,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     ) -> Result<(), AllocError> {
         let payloads = payloads[..keys.len()].chunks_mut(group::<M>());
         for (keys, payloads) in keys.chunks(group::<M>()).zip(payloads) {
-            let travellers = self.descend_together(keys.len(), |index| keys[index], false);
+            let aim = Aim::of_lookup(session);
+            let travellers = self.descend_together(keys.len(), |index| keys[index], aim);
             for traveller in &travellers[..keys.len()] {
                 self.prefetch_matches(traveller, false);
             }
@@ -50,6 +52,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             }
             for ((key, traveller), payload) in keys.iter().zip(&travellers).zip(&mut *payloads) {
                 *payload = self.get_from(session, traveller.leaf, *key, traveller.probe)?;
+                session.note_lookup(payload.is_some());
             }
             if K::HAS_TAILS && extent == Extent::Whole && !M::SIMULATED {
                 for payload in payloads.iter().flatten() {
@@ -106,7 +109,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     where
         K: 'k,
     {
-        let travellers = self.descend_together(count, |index| write_of(index).key, true);
+        let travellers = self.descend_together(count, |index| write_of(index).key, Aim::Write);
         for traveller in &travellers[..count] {
             self.prefetch_matches(traveller, true);
         }
@@ -163,7 +166,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         &self,
         count: usize,
         key: impl Fn(usize) -> K::Key<'k>,
-        writes: bool,
+        aim: Aim,
     ) -> [Traveller<G>; TOGETHER] {
         let root = self.inner.root();
         let mut nodes: [*mut (); TOGETHER] = [root.as_ptr().cast(); TOGETHER];
@@ -191,7 +194,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 // The entry is asked for when its fingerprint says where it is.
                 self.prefetch_metadata(leaf, &probe);
             } else {
-                self.prefetch(leaf, &probe, writes);
+                self.prefetch(leaf, &probe, aim);
             }
             Traveller { probe, leaf }
         })

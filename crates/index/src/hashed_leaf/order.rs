@@ -64,21 +64,19 @@ pub(super) struct Sorted {
 }
 
 impl Sorted {
-    /// Of these positions, in key order, with the heads of their entries.
-    pub fn of(covered: u32, in_order: &[(u64, u8)]) -> Self {
-        let mut sorted = Sorted {
-            positions: [0; POSITION_COUNT_MAX],
-            count: in_order.len(),
-            samples: [0; SAMPLES],
-            covered,
-        };
-        for (place, (_, position)) in sorted.positions.iter_mut().zip(in_order) {
-            *place = *position;
+    /// Of so many positions, in key order, with the heads of their entries.
+    #[inline(always)]
+    pub fn of(covered: u32, count: usize, at: impl Fn(usize) -> (u64, u8)) -> Self {
+        let mut sorted =
+            Sorted { positions: [0; POSITION_COUNT_MAX], count, samples: [0; SAMPLES], covered };
+        for (index, place) in sorted.positions[..count].iter_mut().enumerate() {
+            *place = at(index).1;
         }
         if sorted.count > UNSAMPLED {
             let stride = sorted.stride();
             for (index, sample) in sorted.samples.iter_mut().enumerate() {
-                *sample = in_order.get((index + 1) * stride).map_or(u64::MAX, |(head, _)| *head);
+                let first = (index + 1) * stride;
+                *sample = if first < count { at(first).0 } else { u64::MAX };
             }
         }
         sorted
@@ -233,7 +231,7 @@ mod tests {
             // Every head twice, as kinds with longer keys may have them.
             let in_order: Vec<(u64, u8)> =
                 (0..count).map(|index| (index as u64 / 2 * 10 + 5, index as u8)).collect();
-            let sorted = Sorted::of(9, &in_order);
+            let sorted = Sorted::of(9, in_order.len(), |index| in_order[index]);
             assert_eq!(sorted.as_slice().len(), count);
             for head in 0..=10 * (count as u64 + 2) {
                 let first = in_order.partition_point(|(other, _)| *other < head);

@@ -18,7 +18,7 @@ use super::ahead::{Asked, NEXT_AHEAD, SHORT};
 use super::layout::{DEAD, LeafId, LeafShape, UNKNOWN};
 use super::order::Sorted;
 use super::probe::usable;
-use super::sort::Held;
+use super::sort::{Held, HeldInRange};
 use super::state::FROZEN_EMPTY;
 use crate::kind::{Kind, sort_places};
 use crate::nbtree::Extent;
@@ -328,56 +328,60 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     #[inline(never)]
     fn sort_positions(&self, session: &mut Session<M>, leaf: LeafId, known: [u64; 4]) -> Sorted {
         self.prefetch_entries(leaf);
-        let mut held = Held::new();
-        let mut hold = |position: usize| {
-            let entry = self.entry(leaf, position).load();
-            match K::state(entry) {
-                TOMB => self.pass(leaf, position, entry),
-                EMPTY | FROZEN_EMPTY => {}
-                _ => held.push(K::head(entry), position as u8),
+        let later = M::mutant("hashed.order_covers_later");
+        let covered = || match later {
+            true => (0..G::CHUNKS).map(|chunk| self.known(leaf, chunk).count_ones()).sum(),
+            false => known.iter().map(|mask| mask.count_ones()).sum(),
+        };
+        let sorted = if let Some(mut held) = self.held_in_range(leaf) {
+            self.visit_held(leaf, known, |head, position| held.push(head, position));
+            held.sort();
+            Sorted::of(covered(), held.len(), |index| held.at(index))
+        } else {
+            let mut held = Held::new();
+            self.visit_held(leaf, known, |head, position| held.push(head, position));
+            held.sort();
+            let held = held.as_mut_slice();
+            if K::HAS_TAILS {
+                self.order_ties(leaf, held);
             }
+            Sorted::of(covered(), held.len(), |index| held[index])
         };
-        let scaled = leaf.placement.is_scaled();
-        // Of a scaled leaf from the line of the lowest key on, which nearly is the order.
-        let first = match scaled {
-            true => self.probe_start(leaf, self.cold(leaf).low.read_private()),
-            false => 0,
-        };
-        let (first_chunk, behind) = (first / G::CHUNK, u64::MAX << (first % G::CHUNK));
-        for turn in 0..=G::CHUNKS {
-            let chunk = (first_chunk + turn) % G::CHUNKS;
-            let of_turn = match turn {
-                0 => behind,
-                turn if turn == G::CHUNKS => !behind,
-                _ => u64::MAX,
-            };
-            let mut mask = known[chunk] & of_turn;
+        self.keep_order(leaf, &sorted, session.stripe());
+        sorted
+    }
+
+    /// Where to sort integers of this leaf, if its range is narrow enough.
+    #[inline(always)]
+    fn held_in_range(&self, leaf: LeafId) -> Option<HeldInRange> {
+        let cold = self.cold(leaf);
+        let (low, high) = (cold.low.read_private(), cold.high.read_private());
+        if K::HAS_TAILS || high == 0 {
+            return None;
+        }
+        HeldInRange::new(K::head(Pair { first: low, second: 0 }), high.saturating_sub(low))
+    }
+
+    /// Visits the positions that may hold keys with the heads of their entries, in no order.
+    #[inline(always)]
+    fn visit_held(&self, leaf: LeafId, known: [u64; 4], mut visit: impl FnMut(u64, u8)) {
+        for (chunk, known) in known[..G::CHUNKS].iter().enumerate() {
+            let mut mask = *known;
             if mask != 0 {
                 // A dead position is one that was removed, durably, or that nobody ever claims.
                 mask &= !self.fingerprints(leaf, chunk).matches(DEAD);
             }
             while mask != 0 {
-                hold(chunk * G::CHUNK + mask.trailing_zeros() as usize);
+                let position = chunk * G::CHUNK + mask.trailing_zeros() as usize;
                 mask &= mask - 1;
+                let entry = self.entry(leaf, position).load();
+                match K::state(entry) {
+                    TOMB => self.pass(leaf, position, entry),
+                    EMPTY | FROZEN_EMPTY => {}
+                    _ => visit(K::head(entry), position as u8),
+                }
             }
         }
-        // Byte strings are never scaled, whatever a damaged placement says.
-        if scaled && !K::HAS_TAILS {
-            held.sort_nearly_sorted();
-        } else {
-            held.sort();
-        }
-        if K::HAS_TAILS {
-            self.order_ties(leaf, held.as_mut_slice());
-        }
-        let later = M::mutant("hashed.order_covers_later");
-        let covered = match later {
-            true => (0..G::CHUNKS).map(|chunk| self.known(leaf, chunk).count_ones()).sum(),
-            false => known.iter().map(|mask| mask.count_ones()).sum(),
-        };
-        let sorted = Sorted::of(covered, held.as_mut_slice());
-        self.keep_order(leaf, &sorted, session.stripe());
-        sorted
     }
 
     /// Orders positions with equal heads, which lie side by side, by their records. None was of a removed

@@ -13,6 +13,25 @@ use crate::nbtree::shared::Shared;
 use crate::nbtree::state::{FROZEN, LIVE, PENDING, TOMB};
 use crate::once::once;
 
+/// What a search is for, so that it asks for what it will read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Aim {
+    /// The entry.
+    Find,
+    /// To see that the key is absent, which the fingerprints tell.
+    Miss,
+    /// The entry, which will be written.
+    Write,
+}
+
+impl Aim {
+    /// Of a lookup, by what those before it came to.
+    #[inline(always)]
+    pub(super) fn of_lookup<M: Machine>(session: &Session<M>) -> Self {
+        if session.expects_absent() { Aim::Miss } else { Aim::Find }
+    }
+}
+
 /// What a search of a leaf came to.
 enum Found {
     /// The key has this payload.
@@ -64,16 +83,16 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// The leaf that the inner nodes give for `key`, which may have been replaced, and the key's way
     /// through it.
     #[inline(always)]
-    pub(super) fn descend(&self, key: K::Key<'_>, writes: bool) -> (LeafId, Probe<G>) {
+    pub(super) fn descend(&self, key: K::Key<'_>, aim: Aim) -> (LeafId, Probe<G>) {
         if M::SIMULATED {
-            return once(|| self.descend_here(key, writes));
+            return once(|| self.descend_here(key, aim));
         }
-        self.descend_here(key, writes)
+        self.descend_here(key, aim)
     }
 
     /// [`Self::descend`], compiled into its caller.
     #[inline(always)]
-    fn descend_here(&self, key: K::Key<'_>, writes: bool) -> (LeafId, Probe<G>) {
+    fn descend_here(&self, key: K::Key<'_>, aim: Aim) -> (LeafId, Probe<G>) {
         let mut node = self.inner.root();
         let mut level = node.level;
         while level > 1 {
@@ -85,21 +104,21 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
         let leaf = LeafId::of_child(node.child_at(1, node.find::<K>(1, self.base, key, false)));
         let probe = self.probe(leaf, key);
-        self.prefetch(leaf, &probe, writes);
+        self.prefetch(leaf, &probe, aim);
         (leaf, probe)
     }
 
     /// Asks for what a search of the leaf reads, all at once.
     #[inline(always)]
-    pub(super) fn prefetch(&self, leaf: LeafId, probe: &Probe<G>, writes: bool) {
+    pub(super) fn prefetch(&self, leaf: LeafId, probe: &Probe<G>, aim: Aim) {
         if M::SIMULATED {
             return;
         }
         let line = self.entry_place(leaf, probe.home().max(G::HEADER_POSITIONS));
-        if writes {
-            M::prefetch_write(line);
-        } else {
-            M::prefetch(line);
+        match aim {
+            Aim::Find => M::prefetch(line),
+            Aim::Miss => {}
+            Aim::Write => M::prefetch_write(line),
         }
         self.prefetch_metadata(leaf, probe);
     }
@@ -207,8 +226,10 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         session: &mut Session<M>,
         key: K::Key<'_>,
     ) -> Result<Option<u64>, AllocError> {
-        let (leaf, probe) = self.descend(key, false);
-        self.get_from(session, leaf, key, probe)
+        let (leaf, probe) = self.descend(key, Aim::of_lookup(session));
+        let payload = self.get_from(session, leaf, key, probe)?;
+        session.note_lookup(payload.is_some());
+        Ok(payload)
     }
 
     /// [`Self::get_payload`] from the leaf on that the inner nodes gave.
@@ -307,7 +328,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         session: &mut Session<M>,
         key: K::Key<'_>,
     ) -> Result<Option<Absence>, AllocError> {
-        let (mut leaf, mut probe) = self.descend(key, false);
+        let (mut leaf, mut probe) = self.descend(key, Aim::Find);
         loop {
             match self.gap(leaf, key, &probe) {
                 Gap::At(position) => {

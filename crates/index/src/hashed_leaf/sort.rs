@@ -5,6 +5,9 @@
 //! mispredicted, and an insertion sort does the rest. Heads that are far from in order by then (those of few
 //! heaps, each of which differs later) are compared with each other.
 //!
+//! Integers of a leaf whose range is narrow enough lie with their positions in one word each. One pass distributes them
+//! by where they are in the range, which is where they belong if they are spread evenly, and insertion does the rest.
+//!
 //! *Source*: distribution by digits, the least significant first, and insertion at the end as in Knuth, The Art
 //! of Computer Programming 3, 5.2.5.
 
@@ -43,13 +46,8 @@ impl Held {
     /// Brings them in the order of their heads; equal ones in some order.
     pub fn sort(&mut self) {
         self.distribute();
-        self.sort_nearly_sorted();
-    }
-
-    /// As [`Self::sort`], of what is likely to be nearly in order.
-    pub fn sort_nearly_sorted(&mut self) {
         let items = self.as_mut_slice();
-        if !insertion_sort(items) {
+        if !insertion_sort(items, |(head, _)| *head) {
             items.sort_unstable();
         }
     }
@@ -94,14 +92,101 @@ impl Held {
     }
 }
 
+/// Bits of a word in which a position lies behind the distance of its head from the least.
+const POSITION_BITS: u32 = 8;
+/// Bits behind the point of the factor that makes a bucket of such a distance.
+const FRACTION_BITS: u32 = 24;
+/// Buckets over the range.
+const BUCKETS: usize = 256;
+
+/// Positions with heads of a range of less than 2^56.
+pub(super) struct HeldInRange {
+    /// Distance of the head from `least`, and the position.
+    items: [u64; POSITION_COUNT_MAX],
+    count: usize,
+    least: u64,
+    /// How a distance becomes a bucket.
+    shift: u32,
+    factor: u64,
+    /// How many items each bucket has.
+    sizes: [u8; BUCKETS],
+}
+
+impl HeldInRange {
+    /// None, of heads from `least` on of a range of this width; `None` if that is too wide, or nothing.
+    #[inline(always)]
+    pub fn new(least: u64, width: u64) -> Option<Self> {
+        if width == 0 || width >> (u64::BITS - POSITION_BITS) != 0 {
+            return None;
+        }
+        let shift = (u64::BITS - width.leading_zeros()).saturating_sub(FRACTION_BITS);
+        let factor = ((BUCKETS as u64) << FRACTION_BITS) / ((width >> shift) + 1);
+        let (items, sizes) = ([0; POSITION_COUNT_MAX], [0; BUCKETS]);
+        Some(HeldInRange { items, count: 0, least, shift, factor, sizes })
+    }
+
+    /// Of an item: in the order of distances. One that is not of the range, which only damage can make, has any.
+    #[inline(always)]
+    fn bucket(&self, item: u64) -> usize {
+        let distance = item >> POSITION_BITS;
+        ((distance >> self.shift).wrapping_mul(self.factor) >> FRACTION_BITS) as usize % BUCKETS
+    }
+
+    /// Adds a position.
+    #[inline(always)]
+    pub fn push(&mut self, head: u64, position: u8) {
+        let item = head.wrapping_sub(self.least) << POSITION_BITS | u64::from(position);
+        self.items[self.count] = item;
+        self.count += 1;
+        let size = &mut self.sizes[self.bucket(item)];
+        *size = size.wrapping_add(1);
+    }
+
+    /// Brings them in the order of their heads.
+    pub fn sort(&mut self) {
+        let mut ends = self.sizes;
+        let mut sum = 0_u8;
+        for end in &mut ends {
+            // Where those of this bucket begin; after the pass, where they end. At most 255: a leaf has no more
+            // entries.
+            sum = sum.wrapping_add(std::mem::replace(end, sum));
+        }
+        let mut sorted = [0; POSITION_COUNT_MAX];
+        for item in &self.items[..self.count] {
+            let end = &mut ends[self.bucket(*item)];
+            sorted[usize::from(*end)] = *item;
+            *end = end.wrapping_add(1);
+        }
+        self.items = sorted;
+        let items = &mut self.items[..self.count];
+        if !insertion_sort(items, |item| *item) {
+            items.sort_unstable();
+        }
+    }
+
+    /// How many there are.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The head and the position at an index.
+    #[inline(always)]
+    pub fn at(&self, index: usize) -> (u64, u8) {
+        let item = self.items[index];
+        (self.least.wrapping_add(item >> POSITION_BITS), item as u8)
+    }
+}
+
 /// Sorts what is nearly in order, by insertion. Gives up, with the same items in some order, when it is
 /// not.
-fn insertion_sort(held: &mut [(u64, u8)]) -> bool {
+#[inline(always)]
+fn insertion_sort<T: Copy>(held: &mut [T], key: impl Fn(&T) -> u64) -> bool {
     let mut patience = 8 * held.len() + 64;
     for index in 1..held.len() {
         let item = held[index];
         let mut at = index;
-        while at > 0 && held[at - 1].0 > item.0 {
+        while at > 0 && key(&held[at - 1]) > key(&item) {
             held[at] = held[at - 1];
             at -= 1;
         }
@@ -124,7 +209,7 @@ mod tests {
         let far: Vec<(u64, u8)> = (0..200u8).map(|index| (u64::from(200 - index), index)).collect();
         for (items, is_near) in [(near, true), (far, false), (vec![], true), (vec![(1, 1)], true)] {
             let mut held = items.clone();
-            assert_eq!(insertion_sort(&mut held), is_near);
+            assert_eq!(insertion_sort(&mut held, |(head, _)| *head), is_near);
             assert_eq!(held.is_sorted(), is_near);
             let mut expected = items;
             expected.sort_unstable();
@@ -168,5 +253,41 @@ mod tests {
                 assert_eq!(sorted, expected, "{round} {count}");
             }
         }
+    }
+
+    #[test]
+    fn heads_of_a_range_are_sorted_and_none_is_lost() {
+        let mut state = 1_u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state.rotate_right(16)
+        };
+        let least = (1 << 61) + 12_345;
+        for width in [1, 2, 3, 255, 256, 257, 1 << 24, (1 << 24) + 1, 1 << 40, (1 << 56) - 1] {
+            for count in [0, 1, 2, 3, 17, 178, 254, 255] {
+                for spread in [1, 1000, u64::MAX] {
+                    let mut held = HeldInRange::new(least, width).expect("narrow");
+                    let mut expected: Vec<(u64, u8)> = (0..count)
+                        .map(|position| (least + random() % width.div_ceil(spread), position as u8))
+                        .collect();
+                    expected.iter().for_each(|(head, position)| held.push(*head, *position));
+                    held.sort();
+                    let sorted: Vec<(u64, u8)> = (0..held.len()).map(|at| held.at(at)).collect();
+                    expected.sort_unstable();
+                    assert_eq!(sorted, expected, "{width} {count} {spread}");
+                }
+            }
+        }
+        assert!(HeldInRange::new(0, 0).is_none() && HeldInRange::new(0, 1 << 56).is_none());
+    }
+
+    #[test]
+    fn heads_outside_of_the_range_are_in_any_order() {
+        let mut held = HeldInRange::new(1000, 10).expect("narrow");
+        (0..255).for_each(|position| held.push(u64::from(position) << 56 | 7, position));
+        held.sort();
+        let mut positions: Vec<u8> = (0..held.len()).map(|at| held.at(at).1).collect();
+        positions.sort_unstable();
+        assert_eq!(positions, (0..255).collect::<Vec<u8>>());
     }
 }

@@ -8,6 +8,7 @@ use everleaf_pool::{CreateMode, Domain, Pool, PoolOptions};
 
 use super::HashedLeafTree;
 use super::layout::{LeafId, LeafShape};
+use super::search::Aim;
 use crate::Trees;
 use crate::api::change::Intent;
 use crate::geometry::Production;
@@ -75,7 +76,7 @@ fn a_state_that_is_none_is_not_frozen_into_one_that_holds() {
         numbers.remove(&mut session, key).expect("no room needed");
     }
     let held = inside(&numbers, &mut session, |tree, _| {
-        let (leaf, _) = tree.descend(0, false);
+        let (leaf, _) = tree.descend(0, Aim::Find);
         let positions = || HEADER_POSITIONS..Production::POSITIONS;
         for position in positions() {
             let entry = tree.entry(leaf, position).load();

@@ -10,7 +10,7 @@ use everleaf_machine::{Machine, Ordering, Pair};
 use super::HashedLeafTree;
 use super::layout::{DEAD, LeafId, LeafShape};
 use super::probe::{Probe, fingerprint};
-use super::search::WriteTarget;
+use super::search::{Aim, WriteTarget};
 use super::state::FROZEN_EMPTY;
 use crate::api::change::{Intent, Outcome};
 use crate::kind::Kind;
@@ -70,7 +70,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// before it overlaps with the cache misses of the leaf.
     #[inline(always)]
     pub(crate) fn approach(&self, key: K::Key<'_>) -> Near<G> {
-        let (leaf, probe) = self.descend(key, true);
+        let (leaf, probe) = self.descend(key, Aim::Write);
         Near { leaf, probe }
     }
 
@@ -99,7 +99,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         intent: Intent,
         payload: u64,
     ) -> Result<Outcome, AllocError> {
-        let (leaf, probe) = self.descend(key, true);
+        let (leaf, probe) = self.descend(key, Aim::Write);
         self.write_from(session, leaf, probe, &Write { key, intent, payload })
     }
 
