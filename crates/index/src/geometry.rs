@@ -96,12 +96,13 @@ impl LeafShape for HalfLeaves {
     const CHUNK: usize = 64;
 }
 
-/// Chunks of two positions, so that keys overflow after two.
+/// Chunks of two positions, so that keys overflow after two; of large leaves of four, which lie on two lines of the
+/// pool, of which a crash may lose one.
 impl<const SLOTS: usize, const CHILDREN: usize> LeafShape for Tiny<SLOTS, CHILDREN> {
     const BLOCK_CLASS: usize = 0;
     const POSITIONS: usize = SLOTS;
     const HEADER_POSITIONS: usize = 0;
     const LINE: usize = 1;
     const GROUP: usize = 2;
-    const CHUNK: usize = 2;
+    const CHUNK: usize = if SLOTS > 4 { 4 } else { 2 };
 }

@@ -230,11 +230,13 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 if byte != probe.fingerprint {
                     return Some("its fingerprint is not its key's (HL3)".into());
                 }
-                let mut before = (0..G::CHUNKS)
-                    .map(|turn| probe.chunk(turn))
-                    .take_while(|chunk| *chunk != position / G::CHUNK);
-                let has_gap = |chunk| self.fingerprints(leaf, chunk).matches(UNKNOWN) != 0;
-                before.any(has_gap).then(|| "a chunk before it is not full (HL4)".into())
+                let own = (0..G::CHUNKS).find(|turn| probe.chunk(*turn) == position / G::CHUNK)?;
+                let has_gap = (0..=own).any(|turn| {
+                    let last = if turn == own { 1 << (position % G::CHUNK) } else { 0 };
+                    let free = self.fingerprints(leaf, probe.chunk(turn)).matches(UNKNOWN);
+                    free & probe.before_first(turn, last) != 0
+                });
+                has_gap.then(|| "a position before it is free (HL4)".into())
             }
             TOMB if byte == UNKNOWN => Some("removed, without a fingerprint (HL3)".into()),
             EMPTY | PENDING | TOMB | FROZEN_EMPTY => None,

@@ -42,11 +42,11 @@
 //!   first position of its key's probe order whose fingerprint is 0, having looked at all before it whose
 //!   fingerprint is its own, and a thread that loses a claim gives the position its fingerprint first;
 //! - HL3 an entry that is `LIVE` or `FROZEN` has its fingerprint; a fingerprint never becomes 0 again;
-//! - HL4 a chunk of which a key was claimed behind has no fingerprint that is 0, so a 0 ends a search;
+//! - HL4 no position that comes before that of a key in the key's order has a fingerprint that is 0, so a 0 ends a
+//!   search, and a key is at none of the positions behind;
 //! - HL5 when a leaf is `REPLACED` it has no fingerprint that is 0 and all entries are `TOMB` or frozen:
 //!   a thread that sees a 0 has seen the authority, and one that does not, or sees a frozen entry, looks at the flags;
-//! - HL6 after a crash a `PENDING` entry is a `TOMB`, and no position is free in a chunk that a key has
-//!   passed;
+//! - HL6 after a crash a `PENDING` entry is a `TOMB`, and no position is free that a key has passed;
 //! - HL7 a block is retired when no inner node leads to it any more, after its replacements are durably
 //!   `Live`; its number, and with it the place of its metadata, is not reused before;
 //! - HL8 what an entry refers to is followed only if the entry was not a `TOMB` when it was loaded, and, if it

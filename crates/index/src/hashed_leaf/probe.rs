@@ -59,6 +59,37 @@ impl<S: LeafShape> Probe<S> {
     }
 }
 
+impl<S: LeafShape> Probe<S> {
+    /// The positions of the chunk of this turn that come before the first of `positions` in the key's order, as a
+    /// mask; all of them if that is empty.
+    #[inline(always)]
+    pub fn before_first(&self, turn: usize, positions: u64) -> u64 {
+        if turn > 0 {
+            return below_lowest(positions);
+        }
+        let offset = self.home % S::CHUNK;
+        let group = offset / S::GROUP * S::GROUP;
+        let in_group = low_bits(S::GROUP) << group;
+        let from_home = in_group >> offset << offset;
+        let before_group = low_bits(group);
+        let behind = !(in_group | before_group);
+        let mut before = 0;
+        for part in [from_home, in_group & !from_home, behind, before_group] {
+            if positions & part != 0 {
+                return before | part & below_lowest(positions & part);
+            }
+            before |= part;
+        }
+        before
+    }
+}
+
+/// The bits below the lowest one; all if there is none.
+#[inline(always)]
+const fn below_lowest(bits: u64) -> u64 {
+    (bits & bits.wrapping_neg()).wrapping_sub(1)
+}
+
 /// The lowest `count` bits, at most 64.
 #[inline(always)]
 const fn low_bits(count: usize) -> u64 {
@@ -165,6 +196,35 @@ mod tests {
         orders_are_whole::<Tiny<2, 3>>();
         orders_are_whole::<Tiny<3, 3>>();
         orders_are_whole::<Tiny<4, 3>>();
+    }
+
+    #[test]
+    fn what_comes_before_a_position_is_what_an_order_has_before_it() {
+        fn of<S: LeafShape>() {
+            for number in 0..300u64 {
+                let hash = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                let (probe, order) = (hashed::<S>(hash), order_of::<S>(hash));
+                for turn in 0..S::CHUNKS {
+                    let chunk = probe.chunk(turn);
+                    let own = order.iter().filter(|at| **at / S::CHUNK == chunk);
+                    let mut before = 0;
+                    for within in own.map(|at| at % S::CHUNK) {
+                        let found = probe.before_first(turn, 1 << within) & usable::<S>(chunk);
+                        assert_eq!(found, before, "{number} {turn} {within}");
+                        // What comes later makes no difference.
+                        let later = usable::<S>(chunk) & !before;
+                        let found = probe.before_first(turn, later) & usable::<S>(chunk);
+                        assert_eq!(found, before);
+                        before |= 1 << within;
+                    }
+                    assert_eq!(probe.before_first(turn, 0) & usable::<S>(chunk), before);
+                }
+            }
+        }
+        of::<Production>();
+        of::<HalfLeaves>();
+        of::<Tiny<3, 3>>();
+        of::<Tiny<7, 3>>();
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Which blocks are live, and in which order, is decided as in `nbtree/recover.rs`. Then the volatile
 //! half of each leaf is made, in parallel: an entry that was never linearized becomes a `TOMB`; what a
-//! crash left of half a claim is cleared; positions that are free in a chunk that a key has passed are
+//! crash left of half a claim is cleared; positions that are free and that a key has passed are
 //! given up (their line was lost while that of the key survived). A leaf that a crash left frozen is *thawed*, as in
 //! `nbtree/recover.rs`. A state that is none, and an integer outside of its leaf's fences, are damage, and refuse the
 //! pool. Or all that is made later (`restore.rs`).
@@ -189,8 +189,8 @@ pub(super) fn damaged<G: LeafShape>(leaf: LeafId, what: &str) -> AllocError {
 /// What the positions of a leaf of shape `G` are after a crash.
 pub(super) struct Survey<G> {
     bytes: [[u8; LINE_SIZE]; 4],
-    /// Chunks that a key has passed.
-    passed: [bool; 4],
+    /// Positions of each chunk that a key has passed.
+    passed: [u64; 4],
     keys: u64,
     /// Whether what is frozen is thawed.
     thaws: bool,
@@ -201,7 +201,7 @@ pub(super) struct Survey<G> {
 impl<G: LeafShape> Survey<G> {
     /// Of no position yet. Who `thaws` what is frozen is alone with the leaf, and stores what [`Self::take`] says.
     pub fn new(thaws: bool) -> Self {
-        let (bytes, passed, shape) = (unclaimed::<G>(), [false; 4], PhantomData);
+        let (bytes, passed, shape) = (unclaimed::<G>(), [0; 4], PhantomData);
         Survey { bytes, passed, keys: 0, thaws, frozen: false, shape }
     }
 
@@ -231,10 +231,17 @@ impl<G: LeafShape> Survey<G> {
             let probe = tree.probe_of(leaf, low, entry);
             *byte = probe.fingerprint;
             self.keys += 1;
-            (0..G::CHUNKS)
-                .map(|turn| probe.chunk(turn))
-                .take_while(|chunk| *chunk != position / G::CHUNK)
-                .for_each(|chunk| self.passed[chunk] = true);
+            for turn in 0..G::CHUNKS {
+                let chunk = probe.chunk(turn);
+                let is_own = chunk == position / G::CHUNK;
+                let last = if is_own { 1 << (position % G::CHUNK) } else { 0 };
+                if !is_own || !M::mutant("hashed.plugs_chunks") {
+                    self.passed[chunk] |= probe.before_first(turn, last);
+                }
+                if is_own {
+                    break;
+                }
+            }
         }
         if state == FROZEN && self.thaws && !M::mutant("hashed.recovery_thaws") {
             return Some(K::with_state(entry, LIVE));
@@ -256,10 +263,10 @@ impl<G: LeafShape> Survey<G> {
     /// The fingerprints of all positions.
     pub fn fingerprints<M: Machine>(mut self) -> [[u8; LINE_SIZE]; 4] {
         for chunk in 0..G::CHUNKS {
-            let plugs = self.passed[chunk] && !M::mutant("hashed.no_plug");
-            for within in (0..G::CHUNK).filter(|within| usable::<G>(chunk) >> within & 1 == 1) {
-                let byte = &mut self.bytes[chunk][within];
-                if *byte == UNKNOWN && (plugs || self.frozen) {
+            let passed = if M::mutant("hashed.no_plug") { 0 } else { self.passed[chunk] };
+            let given_up = if self.frozen { u64::MAX } else { passed } & usable::<G>(chunk);
+            for (within, byte) in self.bytes[chunk].iter_mut().enumerate() {
+                if *byte == UNKNOWN && given_up >> within & 1 == 1 {
                     *byte = DEAD;
                 }
             }

@@ -275,6 +275,14 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             let chunk = probe.chunk(turn);
             let fingerprints = self.fingerprints(leaf, chunk);
             let mut hits = fingerprints.matches(probe.fingerprint);
+            if hits != 0 {
+                // Where the key would be before what is free now (HL4).
+                let free = fingerprints.matches(UNKNOWN);
+                hits &= match M::mutant("hashed.orders_by_position") {
+                    true => probe.before_first(1, free),
+                    false => probe.before_first(turn, free),
+                };
+            }
             while hits != 0 {
                 let position = chunk * G::CHUNK + hits.trailing_zeros() as usize;
                 hits &= hits - 1;
@@ -349,7 +357,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             let fingerprints = self.fingerprints(leaf, chunk);
             // Before the matches, as in `seek`.
             let free = fingerprints.matches(UNKNOWN);
-            let mut hits = fingerprints.matches(probe.fingerprint);
+            let mut hits = fingerprints.matches(probe.fingerprint) & probe.before_first(turn, free);
             while hits != 0 {
                 let position = chunk * G::CHUNK + hits.trailing_zeros() as usize;
                 hits &= hits - 1;
@@ -403,6 +411,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             let mut hits = fingerprints.matches(probe.fingerprint);
             if M::mutant("hashed.zeros_last") {
                 free = fingerprints.matches(UNKNOWN);
+            }
+            if hits != 0 {
+                hits &= probe.before_first(turn, free);
             }
             while hits != 0 {
                 let position = chunk * G::CHUNK + hits.trailing_zeros() as usize;

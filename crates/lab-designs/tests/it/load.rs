@@ -1,8 +1,8 @@
 //! Operations on trees with many keys, counted.
 
 use everleaf_bench::Distribution;
-use everleaf_lab_designs::count::{CountedOperation, scaled_caches};
 use everleaf_lab_designs::count::load::design;
+use everleaf_lab_designs::count::{CountedOperation, scaled_caches};
 use everleaf_machine::simulated::Domain;
 use everleaf_machine::simulated::counting::{CountingConfig, Tally};
 

@@ -357,7 +357,8 @@ impl Core {
             }
             let place = AddressRange { address: address + 8 * index, size: 8 };
             *word = self.peek(place);
-            if let Some(older) = self.older(place, (*word).into(), Ordering::Relaxed, at) {
+            // As an acquire, like the newest below: what is read next is at an address that follows from the bytes.
+            if let Some(older) = self.older(place, (*word).into(), Ordering::Acquire, at) {
                 *word = older as u64;
                 continue;
             }

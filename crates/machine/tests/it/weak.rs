@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCs
 
 use crate::support::words::{Script, Words, run_some};
 use everleaf_machine::simulated::{Config, CrashConfig, FailureKind, MemoryModel, SchedulerKind};
-use everleaf_machine::{Machine, Pair, Simulated};
+use everleaf_machine::{FingerprintLine, Machine, Pair, Simulated};
 
 fn outcomes(script: Script) -> Vec<Vec<u64>> {
     let crash = CrashConfig { enabled: false, ..CrashConfig::default() };
@@ -50,6 +50,34 @@ fn fences_order_what_is_relaxed_if_both_are_there() {
     assert_eq!(message([Relaxed, Relaxed], [fence, fence]), ordered);
     assert_eq!(message([Relaxed, Relaxed], [fence, nothing]), all);
     assert_eq!(message([Relaxed, Relaxed], [nothing, fence]), all);
+}
+
+/// A message, and a byte that says that it is there, from a thread and from one that helps it; a third thread matches the
+/// byte, and reads at an address that follows from it.
+#[test]
+fn a_match_brings_what_its_byte_was_released_behind_also_if_it_is_older() {
+    let seen = outcomes(vec![
+        Box::new(|words: &Words| {
+            words.at(8).store(1, Relaxed);
+            words.at(0).store(7, Release);
+            0
+        }),
+        Box::new(|words: &Words| {
+            if words.at(8).load(Acquire) == 1 && words.at(0).load(Acquire) == 7 {
+                words.at(0).store(7 | 9 << 8, Release);
+            }
+            0
+        }),
+        Box::new(|words: &Words| {
+            // SAFETY: the first line of the pool, aligned to 64 bytes, only accessed atomically.
+            let line = unsafe { &*words.at(0).as_ptr().cast::<FingerprintLine<Simulated>>() };
+            let (helped, found) = (line.matches(9), line.matches(7));
+            helped * 50 + found * 10 + words.at(8).load(Relaxed)
+        }),
+    ]);
+    let seen: Vec<u64> = seen.into_iter().map(|outcome| outcome[2]).collect();
+    // Neither 10 nor 110: the byte without the message.
+    assert_eq!(seen, [0, 1, 11, 111]);
 }
 
 /// Each thread stores to its word, fences, and loads the other's.

@@ -182,6 +182,8 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("hashed-leaf", "hashed.no_tomb_observe"),
     of("hashed-leaf", "hashed.no_update_flush"),
     of("hashed-leaf", "hashed.old_way"),
+    of("hashed-leaf", "hashed.orders_by_position"),
+    of("hashed-leaf", "hashed.plugs_chunks"),
     of("hashed-leaf", "hashed.read_pending"),
     of("hashed-leaf", "hashed.recovery_keeps_pending"),
     of("hashed-leaf", "hashed.switch_before_commit"),

@@ -290,6 +290,13 @@ fn published_bugs_of_structure() -> Vec<Scenario> {
 pub fn others() -> Vec<Scenario> {
     let thin = [Insert(1, 10), Insert(2, 20), Insert(3, 30), Insert(4, 40), Remove(2), Remove(3)];
     vec![
+        // In a hashed leaf of seven all three begin at its first position, and the third lies on another line.
+        scenario(
+            "a key behind one whose line is lost",
+            7,
+            [Insert(9, 90)],
+            [&[Insert(13, 130)], &[Insert(17, 170), Get(17)]],
+        ),
         scenario(
             "two merges that meet",
             3,
