@@ -15,10 +15,12 @@ use std::ops::ControlFlow;
 
 use everleaf_index::{Hardware, Machine, Record, SeeRecord, SessionGuard};
 
-use crate::map::Map;
+use crate::map::{Map, SeeValue};
 use crate::shared::Shared;
 use crate::{Expiry, Result, WriteBatch};
 
+/// Keys that are looked up together where writers keep an order.
+const GROUP: usize = 32;
 /// How often it is tried to read without stripes.
 const ATTEMPTS: u32 = 6;
 
@@ -48,6 +50,53 @@ impl Map {
         self.read_at_once(keys, &mut |index, record: Option<Record<'_>>| {
             see(index, record.map(|it| (it.value, Expiry::from_unix_ms(it.expiry_ms))))
         })
+    }
+
+    /// [`Self::get_many`] while writers keep an order: some keys at a time, or each by itself when others write them.
+    pub(super) fn get_groups<'k>(
+        &self,
+        mut keys: impl Iterator<Item = &'k [u8]>,
+        see: &mut SeeValue<'_>,
+    ) -> Result<()> {
+        let (mut group, mut first) = ([&b""[..]; GROUP], 0);
+        loop {
+            let mut count = 0;
+            for (place, key) in group.iter_mut().zip(keys.by_ref()) {
+                (*place, count) = (key, count + 1);
+            }
+            let keys = &group[..count];
+            let mut flow = ControlFlow::Continue(());
+            let mut show = |index: usize, value: Option<&[u8]>| {
+                flow = see(first + index, value);
+                flow
+            };
+            let is_shown = count > 1
+                && self.try_at_once(keys, &mut |index, record| {
+                    show(index, record.map(|it| it.value))
+                })?;
+            if !is_shown {
+                for (index, key) in keys.iter().enumerate() {
+                    let seen = self.get_with(key, |value| show(index, Some(value)))?;
+                    if seen.unwrap_or_else(|| show(index, None)).is_break() {
+                        break;
+                    }
+                }
+            }
+            if count < GROUP || flow.is_break() {
+                return Ok(());
+            }
+            first += count;
+        }
+    }
+
+    /// Shows the keys if nobody writes one of them meanwhile. Returns whether they were shown.
+    fn try_at_once(&self, keys: &[&[u8]], see: &mut SeeRecord<'_>) -> Result<bool> {
+        let shared = self.shared();
+        let mut session = shared.session()?;
+        let mut pinned = session.pinned();
+        let Some(look) = shared.order.look(keys) else { return Ok(false) };
+        let is_so = || look.is_unchanged();
+        Ok(self.tree().get_many_if(&mut pinned, keys, shared.verify, is_so, see)?)
     }
 
     fn read_at_once(&self, keys: &[&[u8]], see: &mut SeeRecord<'_>) -> Result<()> {

@@ -32,6 +32,64 @@ fn read(map: &Map, keys: &[&str]) -> Vec<u64> {
     found
 }
 
+/// Also where they are looked up some at a time; until `see` has enough.
+#[test]
+fn get_many_shows_each_key_at_its_place() {
+    for (_folder, store) in stores() {
+        let map = store.default_map();
+        let key = |number: usize| format!("key {number:03}");
+        (0..100).step_by(2).for_each(|number| {
+            map.put(key(number), key(number)).expect("room");
+        });
+        for count in [0, 1, 2, 31, 32, 33, 64, 65, 100] {
+            let names: Vec<String> = (0..count).map(|place| key((place * 7) % 100)).collect();
+            let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
+            for wanted in [count, count / 2, 1].map(|wanted: usize| wanted.max(1).min(count)) {
+                let mut found = vec![];
+                let see = |index: usize, value: Option<&[u8]>| {
+                    assert_eq!(index, found.len());
+                    found.push(value.map(<[u8]>::to_vec));
+                    let is_enough = found.len() == wanted;
+                    if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                };
+                map.get_many_until(&names, see).expect("readable");
+                let single = names.iter().take(wanted).map(|name| map.get(name).expect("readable"));
+                assert_eq!(found, single.collect::<Vec<_>>(), "{wanted} of {count}");
+            }
+        }
+    }
+}
+
+/// Each of them is what it was at some moment, and what a thread saw it sees again.
+#[test]
+fn get_many_beside_writers_never_goes_back() {
+    for (_folder, store) in stores() {
+        let map = store.default_map();
+        let names: Vec<Vec<u8>> = (0..40u8).map(|number| vec![number]).collect();
+        let writer = {
+            let (map, names) = (map.clone(), names.clone());
+            std::thread::spawn(move || {
+                for round in 1..=2000_u64 {
+                    map.put(&names[round as usize % names.len()], round.to_be_bytes())
+                        .expect("room");
+                }
+            })
+        };
+        let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+        let mut last = vec![0; names.len()];
+        while !writer.is_finished() {
+            map.get_many(&names, |index, value| {
+                let number =
+                    value.map_or(0, |value| u64::from_be_bytes(value.try_into().expect("8 bytes")));
+                assert!(number >= last[index], "{number} behind {}", last[index]);
+                last[index] = number;
+            })
+            .expect("readable");
+        }
+        writer.join().expect("no panic");
+    }
+}
+
 fn remove(map: &Map, keys: &[&str]) -> usize {
     let names: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
     map.remove_many_at_once(&names).expect("room")
