@@ -280,6 +280,18 @@ impl Collection<'_, '_> {
             });
             return Ok(());
         }
+        let (bounds, prefix_len) = self.bounds_of(level, part);
+        let mut visit =
+            |key: &[u8], value: &[u8]| visit(key.get(prefix_len..).unwrap_or(b""), value);
+        // Positions have nothing to be read.
+        match level == 0 && !reverse {
+            true => self.staged.pass_members(self.ready, &bounds, &mut visit),
+            false => self.staged.walk_written(self.ready, &bounds, reverse, &mut visit),
+        }
+    }
+
+    /// A part of a level among the members, and how many bytes come before the positions.
+    fn bounds_of(&self, level: u8, part: &Part) -> (Bounds, usize) {
         let prefix = self.order_key(level, b"");
         let all = Bounds::of_prefix(&prefix);
         let placed = |position: &Vec<u8>| [&prefix[..], position].concat();
@@ -288,9 +300,7 @@ impl Collection<'_, '_> {
             bound => bound.as_ref().map(placed),
         };
         let bounds = Bounds { start: inside(&part.0, all.start), end: inside(&part.1, all.end) };
-        self.staged.walk_written(self.ready, &bounds, reverse, &mut |key, value| {
-            visit(key.get(prefix.len()..).unwrap_or(b""), value)
-        })
+        (bounds, prefix.len())
     }
 
     /// The positions of the first or last members.
@@ -357,6 +367,7 @@ impl Collection<'_, '_> {
     fn rank(&mut self, position: &[u8]) -> Result<u64> {
         let (mut rank, mut from) = (0, Vec::new());
         for level in (1..=self.levels()).rev() {
+            self.ask_level(level)?;
             let part = (Bound::Included(from.clone()), Bound::Included(position.to_vec()));
             let mut last = 0;
             self.walk_level(level, &part, false, |separator, value| {
@@ -388,6 +399,9 @@ impl Collection<'_, '_> {
     pub fn position_at(&mut self, rank: u64) -> Result<Option<Vec<u8>>> {
         let (mut left, mut from) = (rank, Vec::new());
         for level in (0..=self.levels()).rev() {
+            if level > 0 {
+                self.ask_level(level)?;
+            }
             let part = (Bound::Included(from.clone()), Bound::Unbounded);
             let mut found = None;
             self.walk_level(level, &part, false, |position, value| {
@@ -405,5 +419,59 @@ impl Collection<'_, '_> {
             }
         }
         Ok(Some(from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everleaf::Options;
+
+    use super::*;
+    use crate::command::source::counting::Counting;
+    use crate::command::stage::{Stage, Staged};
+    use crate::databases::{Databases, MapNumber};
+    use crate::types::Types;
+
+    const MEMBERS: u64 = 20_000;
+    const ASKED: u64 = 2_000;
+
+    /// What was slow: each rank read some hundred entries of the levels above the members, and another hundred of these.
+    #[test]
+    fn ranks_read_the_levels_above_the_members_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Options::new().create(true).open(folder.path().join("p")).unwrap();
+        let (types, databases) = (Types::default(), Databases::new(&store, 1));
+        types.begin(&store).unwrap();
+        let member = |number: u64| (number * 7919 % MEMBERS).to_be_bytes();
+        let step = |count: u64, what: fn(&mut Collection<'_, '_>, &[u8], u64)| {
+            let (mut source, mut stage) = (&store, Stage::new(1 << 30));
+            let mut source = Counting::of(&mut source);
+            let mut staged = Staged {
+                stage: &mut stage,
+                source: &mut source,
+                types: &types,
+                databases: &databases,
+                place: MapNumber::default(),
+            };
+            let mut set = Collection::open(&mut staged, b"set", Kind::SortedSet).unwrap();
+            (0..count).for_each(|number| what(&mut set, &member(number), number));
+            set.finish().unwrap();
+            let mut batch = everleaf::WriteBatch::new();
+            stage.fill(&mut batch, &databases, &types);
+            assert!(store.write(&batch).unwrap().is_done());
+            source.visits as u64
+        };
+        step(MEMBERS, |set, member, number| set.set_score(member, number as f64, None).unwrap());
+        let ranks = step(ASKED, |set, member, number| {
+            assert_eq!(set.rank_of(member, number as f64).unwrap(), number);
+        });
+        let places = step(ASKED, |set, member, number| {
+            let found = set.position_at(number).unwrap();
+            assert_eq!(found.as_deref(), Some(&*position(member, number as f64)));
+        });
+        // Some 64 members before the one that is asked for; the level above has 312, which are read once.
+        for visits in [ranks, places] {
+            assert!(visits < ASKED * 80, "{visits} entries were read");
+        }
     }
 }
