@@ -51,6 +51,7 @@ pub const MUTANTS: &[Mutant] = &[
     of("alloc", "alloc.secures_nothing"),
     of("alloc", "alloc.trusts_returned"),
     of("alloc", "recovery.secures_chunks"),
+    of("alloc", "recovery.unmarked_no_holes"),
     of("epoch", "epoch.ignores_pins"),
     of("epoch", "epoch.no_grace"),
     of("epoch", "epoch.no_heavy_barrier"),

@@ -56,10 +56,12 @@ fn made_for(mutant: Mutant) -> Vec<(String, Config, u64)> {
             let config = Config { mutants: vec![mutant.name], crash, ..Config::default() };
             vec![(allocator::RETURNED.to_string(), config, 200)]
         }
-        "recovery.secures_chunks" => {
+        "recovery.secures_chunks" | "recovery.unmarked_no_holes" => {
             let crash = CrashConfig { enabled: false, ..CrashConfig::default() };
             let config = Config { mutants: vec![mutant.name], crash, ..Config::default() };
-            vec![(allocator::COPIED.to_string(), config, 200)]
+            let is_unmarked = mutant.name == "recovery.unmarked_no_holes";
+            let program = if is_unmarked { allocator::UNMARKED } else { allocator::COPIED };
+            vec![(program.to_string(), config, 200)]
         }
         "journal.stops_without_memory" => refused("refused/move, lone", mutant),
         "journal.lone_expiry_unwritten" => looked_before("small/full, look", mutant),

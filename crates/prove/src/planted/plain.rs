@@ -176,7 +176,6 @@ pub const PLAIN: &[Mutant] = &[
     of("nbtree-bytes", "nbtree.merge_frees_fence"),
     of("hashed-leaf", "session.reclaims_smallest"),
     of("alloc", "alloc.give_back_forgets_used"),
-    of("alloc", "recovery.unmarked_no_holes"),
     of("batch", "journal.expiry_needs_tree"),
     of("batch", "journal.no_feature"),
     of("batch", "journal.short_lengths"),

@@ -23,7 +23,7 @@ use everleaf_pool::PagesLeft;
 use self::late::Late;
 pub use self::plans::random;
 pub use self::programs::Programs;
-pub(crate) use self::programs::{COPIED, RETURNED};
+pub(crate) use self::programs::{COPIED, RETURNED, UNMARKED};
 use crate::judge::leaks::all_is_free;
 use crate::machine::backing::{
     SIZE_MIN, new_pool_up_to, open_pool, open_returning_pool, open_sparse_pool,

@@ -92,6 +92,15 @@ pub(crate) fn returned(file: File) -> (AllocatorProgram, Plan<Operation>) {
     (program, plan)
 }
 
+/// The same on a copy of the file, opened where nobody knows at first what is in use: what is free has no space, and is
+/// taken before any is returned.
+pub(crate) fn unmarked() -> (AllocatorProgram, Plan<Operation>) {
+    let (program, mut plan) = returned(File::Sparse);
+    plan[0].retain(|operation| !matches!(operation, Operation::Return(_)));
+    plan.push(vec![Operation::Peek]);
+    (AllocatorProgram { threads: plan.len(), ..program }, plan)
+}
+
 /// A long walk of one thread over many places, of all sizes, and what a few do then.
 pub(crate) fn long(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
     let random = &mut Random::new(seed ^ 0x616C_6C6F);

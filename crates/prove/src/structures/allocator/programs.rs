@@ -9,7 +9,7 @@ use crate::machine::backing::SIZE_MIN;
 use crate::machine::configure::Fixed;
 use crate::machine::dimensions::{self, Dimension, Drawn};
 use crate::structures::allocator::plans::{
-    chunks, long, many, random, random_of, returned, shared,
+    chunks, long, many, random, random_of, returned, shared, unmarked,
 };
 use crate::structures::pool::creation;
 
@@ -68,10 +68,12 @@ const LATE: [&str; 4] =
 pub(crate) const RETURNED: &str = "made/space comes back";
 /// The same on a file of which no free page has space at first, as a copy of it may be.
 pub(crate) const COPIED: &str = "made/space of a copy";
+/// A copy of which nobody knows at first what is in use.
+pub(crate) const UNMARKED: &str = "made/space of an unmarked copy";
 
 /// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `long/NUMBER`, `many/NUMBER`, `chunks/NUMBER`, `small/NAME`,
-/// `shared/NAME`, `shared/random/NUMBER`, [`RETURNED`], [`COPIED`], or of a [`creation`]; behind `late/`, some of them
-/// with marks made later.
+/// `shared/NAME`, `shared/random/NUMBER`, [`RETURNED`], [`COPIED`], [`UNMARKED`], or of a [`creation`]; behind `late/`,
+/// some of them with marks made later.
 fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("many/") {
         return Some(PlannedCase::boxed(many(seed.parse().ok()?)));
@@ -99,6 +101,9 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
     }
     if name == COPIED {
         return Some(PlannedCase::boxed(returned(File::Sparse)));
+    }
+    if name == UNMARKED {
+        return Some(PlannedCase::boxed(unmarked()));
     }
     if let Some(wanted) = name.strip_prefix("late/") {
         let (program, plan) = late(wanted)?;
@@ -201,6 +206,9 @@ impl step::Programs for Programs {
 
     fn more_small(&self) -> Vec<String> {
         let shared = SHARED.iter().map(|(name, ..)| format!("shared/{name}"));
-        shared.chain(creation::names()).chain([RETURNED, COPIED].map(str::to_owned)).collect()
+        shared
+            .chain(creation::names())
+            .chain([RETURNED, COPIED, UNMARKED].map(str::to_owned))
+            .collect()
     }
 }
