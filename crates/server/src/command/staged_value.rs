@@ -58,13 +58,13 @@ pub type Change<'a> = (&'a [u8], Option<&'a [u8]>);
 pub type ShowChange<'a> = dyn FnMut(Change<'_>) -> ControlFlow<()> + 'a;
 
 /// Visits what `scan` visits, with what was written instead of what it replaces, also of what is removed. A scan that
-/// ends before its bounds says which key it has reached: nothing behind that is visited.
+/// ends before its bounds says which key it has reached: nothing behind that is visited. Returns whether it did.
 pub fn merge<'w>(
     written: impl DoubleEndedIterator<Item = Change<'w>>,
     reverse: bool,
     visit: &mut ShowChange<'_>,
     scan: impl FnOnce(&mut ShowChange<'_>) -> everleaf::Result<Option<Vec<u8>>>,
-) -> everleaf::Result<()> {
+) -> everleaf::Result<bool> {
     let (mut forward, mut backward);
     let over: &mut dyn Iterator<Item = _> = if reverse {
         backward = written.rev();
@@ -94,5 +94,5 @@ pub fn merge<'w>(
     {
         flow = visit(change);
     }
-    Ok(())
+    Ok(reached.is_some())
 }

@@ -94,6 +94,14 @@ mod tests {
     use super::*;
     use crate::resp::{Limits, Parser};
 
+    const LIMITS: Limits = Limits {
+        arg_count_max: 1 << 20,
+        bulk_size_max: 1 << 20,
+        inline_size_max: 1 << 16,
+        request_size_max: 1 << 20,
+        authenticated: true,
+    };
+
     #[test]
     fn limits_are_clipped() {
         let part = |start, count, len| Options { start, count, ..Options::default() }.part(len);
@@ -110,7 +118,7 @@ mod tests {
     fn whether_all_may_be_read_is_asked_once() {
         let line = format!("SORT key BY w*{}\r\n", " GET #".repeat(1000));
         let mut parser = Parser::default();
-        parser.parse(line.as_bytes(), &Limits::default()).unwrap().expect("whole");
+        parser.parse(line.as_bytes(), &LIMITS).unwrap().expect("whole");
         let request = parser.request(line.as_bytes());
         for (answer, gets) in [(true, Some(1000)), (false, None)] {
             let asked = std::cell::Cell::new(0);

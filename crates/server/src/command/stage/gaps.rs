@@ -205,8 +205,10 @@ pub fn walk_between<'w, W: DoubleEndedIterator<Item = Change<'w>>>(
                 ControlFlow::Continue(())
             }
         };
-        merge(written(&rest), reverse, show, |show| scan(&rest, show))?;
+        let is_over = merge(written(&rest), reverse, show, |show| scan(&rest, show))?;
         match next {
+            // What is behind a gap is not visited either, once the scan was over.
+            _ if is_over => break,
             None => break,
             Some(next) if reverse => rest.to_mut().end = next,
             Some(next) => rest.to_mut().start = next,
