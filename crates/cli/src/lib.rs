@@ -18,6 +18,7 @@ pub mod failure;
 mod format;
 pub mod global;
 mod ingest;
+mod input;
 mod open;
 pub mod output;
 mod progress;

@@ -66,7 +66,9 @@ pub use everleaf_machine::cpu::missing_feature as missing_cpu_feature;
 #[doc(hidden)]
 pub use everleaf_machine::random;
 pub use everleaf_machine::{Hardware, Machine, OwnerProcess};
-pub use everleaf_machine::{above_standard_streams, standard_output_was_closed};
+pub use everleaf_machine::{
+    above_standard_streams, standard_input_was_closed, standard_output_was_closed,
+};
 pub use everleaf_machine::{lock_rank, ranked_mutex};
 pub use everleaf_pool::{
     CreateMode, Domain, FileName, LogNote, Pool, PoolError, PoolOptions, human_size, log_note_of,

@@ -37,7 +37,7 @@ pub mod search;
 #[cfg(feature = "simulated")]
 pub mod simulated;
 mod spin_lock;
-mod standard_output;
+mod standard_streams;
 pub mod topology;
 
 pub use atomic::{Atomic, AtomicLine, AtomicPair, AtomicPointer, FingerprintLine};
@@ -50,5 +50,5 @@ pub use search::SortedLine;
 #[cfg(feature = "simulated")]
 pub use simulated::Simulated;
 pub use spin_lock::{SpinGuard, SpinLock};
-pub use standard_output::standard_output_was_closed;
+pub use standard_streams::{standard_input_was_closed, standard_output_was_closed};
 pub use std::sync::atomic::Ordering;

@@ -163,7 +163,7 @@ pub use error::{Error, KEY_SIZE_MAX, Result, VALUE_SIZE_MAX};
 pub use event::Event;
 pub use everleaf_index::{CheckReport, Domain, human_size};
 #[doc(hidden)]
-pub use everleaf_index::{random, standard_output_was_closed};
+pub use everleaf_index::{random, standard_input_was_closed, standard_output_was_closed};
 #[doc(hidden)]
 pub use everleaf_log::descriptor_advice;
 pub use maintenance::copy::Copied;

@@ -6,6 +6,7 @@ use crate::format::Format;
 use crate::format::columns::{Column, ColumnChoice};
 use crate::global::Global;
 use crate::ingest::{self, Input, LoadResult, Settings};
+use crate::input::standard_input;
 use crate::open::{self, MapArgs};
 use crate::output::{Output, counted, human_duration, remark};
 use crate::progress::Progress;
@@ -93,6 +94,9 @@ pub fn run(args: LoadArgs, global: Global, out: &mut Output) -> Result<(), Failu
         header: args.header,
         keys_only: args.keys_only,
     };
+    if files.iter().filter(|file| is_standard_input(Path::new(file))).count() > 1 {
+        return Err(Failure::usage("the standard input can be read once: give - once"));
+    }
     // The inputs first: nothing is created or changed when one of them is not there.
     let read = Cell::new(0);
     let mut total = Some(0);
@@ -104,7 +108,7 @@ pub fn run(args: LoadArgs, global: Global, out: &mut Output) -> Result<(), Failu
         total = total.zip(source.size_bytes).map(|(total, size)| total + size);
         let counted = BufReader::with_capacity(256 << 10, Counted { source, read: &read });
         inputs.push(Input {
-            name: if path == Path::new("-") { "stdin".into() } else { path.display().to_string() },
+            name: if is_standard_input(path) { "stdin".into() } else { path.display().to_string() },
             reader: format.reader(counted, &choice),
         });
     }
@@ -195,8 +199,12 @@ fn report(
 }
 
 fn format_of(path: &Path, given: Option<Format>, choice: &ColumnChoice) -> Result<Format, Failure> {
-    let told = || if path == Path::new("-") { Some(Format::Tsv) } else { Format::of_path(path) };
+    let told = || if is_standard_input(path) { Some(Format::Tsv) } else { Format::of_path(path) };
     let format = given.or_else(told).ok_or_else(|| {
+fn is_standard_input(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
         let path = path.display();
         Failure::usage(format!(
             "the name of {path} does not tell its format: add --format tsv, csv or jsonl"
@@ -219,8 +227,8 @@ struct Source {
 
 impl Source {
     fn open(path: &Path) -> Result<Self, Failure> {
-        if path == Path::new("-") {
-            return Ok(Self { reader: Box::new(io::stdin().lock()), size_bytes: None });
+        if is_standard_input(path) {
+            return Ok(Self { reader: Box::new(standard_input()?), size_bytes: None });
         }
         let refuse =
             |error: io::Error| Failure::io(&format!("cannot read {}", path.display()), &error);

@@ -3,6 +3,7 @@
 use crate::arguments::{EncodingArgs, pool_and_rest};
 use crate::failure::Failure;
 use crate::global::Global;
+use crate::input::standard_input;
 use crate::open::{self, MapArgs};
 use crate::output::Output;
 use clap::Args;
@@ -10,7 +11,7 @@ use everleaf::{Map, VALUE_SIZE_MAX};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -123,7 +124,7 @@ fn read_value(path: &Path) -> Result<Vec<u8>, Failure> {
     let limit = VALUE_SIZE_MAX as u64 + 1;
     let mut value = Vec::new();
     let read = if path == Path::new("-") {
-        io::stdin().lock().take(limit).read_to_end(&mut value)
+        standard_input()?.take(limit).read_to_end(&mut value)
     } else {
         File::open(path).and_then(|file| file.take(limit).read_to_end(&mut value))
     };

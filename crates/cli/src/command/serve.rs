@@ -320,7 +320,7 @@ fn announce(
 ) -> Result<(), Failure> {
     if global.json {
         out.json(&Ready { keys, ready: place, recovered_ms: recovered.as_secs_f64() * 1e3 })?;
-        return out.flush();
+        return out.flush_whole();
     }
     if !global.quiet {
         remark(&format!(

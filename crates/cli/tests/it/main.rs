@@ -26,6 +26,7 @@ mod round_trip;
 mod scripted_sources;
 mod serving;
 mod threads;
+mod standard_streams;
 mod traced;
 mod whole_files;
 
