@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(args.port, 7000);
         assert_eq!(args.bind, ["127.0.0.1", "::1"]);
         assert_eq!(args.new_pool.size, Some(64 << 20));
-        let durability = args.durability.map(|durability| durability.with(args.interval));
+        let durability = args.durability.map(|it| it.with(args.interval).expect("they fit"));
         assert_eq!(durability, Some(Durability::Interval(Duration::from_millis(200))));
         assert!(!args.verify_reads && args.trust.trust_after_machine_crash);
         assert_eq!(args.log, tracing::Level::INFO);

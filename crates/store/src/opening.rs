@@ -276,7 +276,10 @@ fn open_log(
     }
     let durability = match options.durability {
         Some(durability) => durability,
-        None => wal::last_durability(trees)?,
+        None => match (wal::last_durability(trees)?, options.interval_of_last) {
+            (Durability::Interval(_), Some(interval)) => Durability::Interval(interval),
+            (last, _) => last,
+        },
     };
     if durability != Durability::Process {
         let log = StoreLog::open(trees, place, durability, options, lacks)?;

@@ -2,6 +2,7 @@
 //! `wal/open.rs`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use everleaf_index::{CreateMode, Hardware, IndexError, Pool, PoolOptions, Trees, Verify};
 
@@ -32,6 +33,7 @@ pub struct Options {
     pub(crate) verify_scans: bool,
     pub(crate) durability: Option<Durability>,
     pub(crate) durability_of_new: Option<Durability>,
+    pub(crate) interval_of_last: Option<Duration>,
     pub(crate) tree: Option<Tree>,
     pub(crate) snapshot_after_bytes: u64,
     pub(crate) view_memory_bytes: u64,
@@ -96,6 +98,7 @@ impl Options {
             verify_scans: true,
             durability: None,
             durability_of_new: None,
+            interval_of_last: None,
             tree: None,
             snapshot_after_bytes: 1 << 30,
             view_memory_bytes: 0,
@@ -242,6 +245,14 @@ impl Options {
     /// [`Durability::Process`].
     pub fn durability_of_new(mut self, durability: Durability) -> Self {
         self.durability_of_new = Some(durability);
+        self
+    }
+
+    /// The interval of a pool that is opened with [`Durability::Interval`] because it was so the last time; no other
+    /// durability has one, and one that is [given](Self::durability) has its own. Default: as the pool was opened
+    /// last.
+    pub fn interval_of_last(mut self, interval: Duration) -> Self {
+        self.interval_of_last = Some(interval);
         self
     }
 

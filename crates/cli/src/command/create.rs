@@ -32,10 +32,10 @@ pub struct CreateArgs {
     /// last --interval), or `power` (also a crash of the machine) [default: process]
     #[arg(long, value_enum)]
     pub durability: Option<DurabilityArg>,
-    /// How much a crash of the machine may lose with `--durability interval`
-    #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000)]
+    /// How much a crash of the machine may lose with `--durability interval` [default: 1000]
+    #[arg(long, value_name = "MILLISECONDS", requires = "durability")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
-    pub interval: u64,
+    pub interval: Option<u64>,
     /// The tree that maps are in [default: nbtree]
     #[arg(long, value_enum)]
     pub tree: Option<TreeArg>,
@@ -58,7 +58,7 @@ pub fn run(args: CreateArgs, global: Global, out: &mut Output) -> Result<(), Fai
     let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
     let mut options = args.new_pool.apply(Options::new().create_new(true))?;
     if let Some(durability) = args.durability {
-        options = options.durability(durability.with(args.interval));
+        options = options.durability(durability.with(args.interval)?);
     }
     if let Some(tree) = args.tree {
         options = options.tree(tree.into());

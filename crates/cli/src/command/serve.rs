@@ -14,7 +14,7 @@ use crate::open;
 use crate::output::{Output, counted, human_duration, remark, report_as_json};
 use crate::service_manager::{self, Patience};
 use args::LogFormat;
-use everleaf::{Domain, Durability, Statistics, Store};
+use everleaf::{Domain, Durability, Options, Statistics, Store};
 use everleaf_server::{Config, Handle, ListeningSocket, Server, ServerError};
 use serde::Serialize;
 use settings::config_of;
@@ -62,17 +62,14 @@ fn serve(
     service_manager::tell("STATUS=opening the pool");
     let options = args.trust.options().create(args.create_if_missing);
     let options = options.verify_reads(args.verify_reads);
-    let options = match args.durability {
-        Some(durability) => options.durability(durability.with(args.interval)),
-        None => options.durability_of_new(DurabilityArg::Interval.with(args.interval)),
-    };
-    let options = args.new_pool.apply(options)?;
+    let options = args.new_pool.apply(with_durability(&args, options)?)?;
     let saved = saved_beside_nothing(&pool);
     let store = Arc::new(open::with_progress(options, &pool, global)?);
     tell_of_saved(saved.as_deref().filter(|_| store.rebuilt().is_none()), &pool);
     let recovered = started.elapsed();
     if args.durability.is_none() {
         tell_of_process(&store.statistics(), &pool);
+        tell_of_interval(&store.statistics(), args.interval, &pool);
     }
     let server = match listening.serve(Arc::clone(&store)) {
         Ok(server) => server,
@@ -116,6 +113,20 @@ fn serve(
     };
     // Why the server ended matters more than why the pool could not be marked clean.
     end.and(store.close().map_err(Failure::from))
+}
+
+/// Options with what is to survive.
+fn with_durability(args: &ServeArgs, options: Options) -> Result<Options, Failure> {
+    Ok(match args.durability {
+        Some(durability) => options.durability(durability.with(args.interval)?),
+        None => {
+            let options = options.durability_of_new(DurabilityArg::Interval.with(args.interval)?);
+            match args.interval {
+                Some(interval_ms) => options.interval_of_last(Duration::from_millis(interval_ms)),
+                None => options,
+            }
+        }
+    })
 }
 
 /// Saves what there is of a pool that has lost its file, beside it or, as that folder may be gone, too, in the one for
@@ -215,6 +226,17 @@ fn tell_of_process(statistics: &Statistics, pool: &Path) {
             "{} has no log: after a crash of the machine it will be refused; --durability interval gives \
              it a log",
             pool.display()
+        );
+    }
+}
+
+/// Warns an operator who says how much may be lost of a pool that is not served so.
+fn tell_of_interval(statistics: &Statistics, interval_ms: Option<u64>, pool: &Path) {
+    if interval_ms.is_some() && !matches!(statistics.durability, Durability::Interval(_)) {
+        tracing::warn!(
+            "--interval changes nothing: {} is served with --durability {}, as it was the last time",
+            pool.display(),
+            statistics.durability
         );
     }
 }

@@ -14,6 +14,7 @@ mod guide;
 mod help;
 mod import_sources;
 mod importing;
+mod intervals;
 mod kill_server;
 mod killed;
 mod killed_with_log;
@@ -25,8 +26,8 @@ mod refusals;
 mod round_trip;
 mod scripted_sources;
 mod serving;
-mod threads;
 mod standard_streams;
+mod threads;
 mod traced;
 mod whole_files;
 

@@ -20,6 +20,16 @@ pub struct Serving {
     before: String,
 }
 
+/// A section of INFO.
+pub fn info(serving: &Serving, section: &str) -> String {
+    let mut stream = TcpStream::connect(&serving.address).expect("the server listens");
+    let request = format!("INFO {section}\r\nQUIT\r\n");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).expect("it answers, and closes");
+    reply
+}
+
 impl Serving {
     pub fn start(place: &PoolFolder, arguments: &[&str]) -> Self {
         let mut command = place.command([&["serve", "--port", "0"], arguments].concat());

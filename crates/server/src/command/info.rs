@@ -116,6 +116,9 @@ fn persistence(shared: &Shared, store: &Statistics, lines: &mut Lines) {
     lines.add("rdb_last_bgsave_status", if saver.has_failed() { "err" } else { "ok" });
     lines.add("aof_enabled", u8::from(store.durability != Durability::Process));
     lines.add("durability", store.durability.name());
+    if let Durability::Interval(interval) = store.durability {
+        lines.add("durability_interval_ms", interval.as_millis());
+    }
     lines.add("log_bytes_since_snapshot", store.log_bytes);
     lines.add("log_commits_not_on_disk", store.log_lag);
     lines.add("log_owes_snapshot", u8::from(store.log_owes_snapshot));

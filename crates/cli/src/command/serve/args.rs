@@ -1,6 +1,7 @@
 //! The arguments of `serve`.
 
 use crate::arguments::{NewPoolArgs, parse_size};
+use crate::failure::Failure;
 use crate::open::TrustArgs;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
@@ -9,6 +10,9 @@ use everleaf_server::{ClientCertificates, DebugCommand};
 use std::path::PathBuf;
 use std::time::Duration;
 use tracing::Level;
+
+/// The interval of a pool for which none is given, in milliseconds.
+const INTERVAL_MS: u64 = 1000;
 
 /// The longest time that a silent connection can be kept, in seconds, as for `CONFIG SET`.
 const TIMEOUT_MAX: u64 = i32::MAX as u64;
@@ -118,10 +122,11 @@ pub struct ServeArgs {
     /// `interval` for a new pool on an ordinary disk]
     #[arg(long, value_enum)]
     pub durability: Option<DurabilityArg>,
-    /// How much a crash of the machine may lose with `--durability interval`, see there
-    #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000)]
+    /// How much a crash of the machine may lose with `--durability interval`, see there [default: as the pool was
+    /// opened last; 1000 for a new pool, or with `--durability interval`]
+    #[arg(long, value_name = "MILLISECONDS")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
-    pub interval: u64,
+    pub interval: Option<u64>,
     /// The longest argument of a request, and the longest value that a command makes
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "512M")]
     pub proto_max_bulk_len: u64,
@@ -235,12 +240,18 @@ pub enum DurabilityArg {
 }
 
 impl DurabilityArg {
-    /// The durability, with this interval if it has one.
-    pub fn with(self, interval_ms: u64) -> Durability {
+    /// The durability, with this interval if it has one: no other is given one.
+    pub fn with(self, interval_ms: Option<u64>) -> Result<Durability, Failure> {
         match self {
-            Self::Process => Durability::Process,
-            Self::Interval => Durability::Interval(Duration::from_millis(interval_ms)),
-            Self::Power => Durability::Power,
+            Self::Process | Self::Power if interval_ms.is_some() => Err(Failure::usage(
+                "--interval belongs to --durability interval: leave one of the two out",
+            )),
+            Self::Process => Ok(Durability::Process),
+            Self::Power => Ok(Durability::Power),
+            Self::Interval => {
+                let interval_ms = interval_ms.unwrap_or(INTERVAL_MS);
+                Ok(Durability::Interval(Duration::from_millis(interval_ms)))
+            }
         }
     }
 }
