@@ -3,6 +3,8 @@
 mod chunks;
 mod parts;
 
+use std::fmt;
+
 use everleaf::{Action, Expiry, KEY_SIZE_MAX, Store, VALUE_SIZE_MAX, WriteBatch, Written};
 
 use crate::command::dump;
@@ -44,6 +46,47 @@ pub struct Entry {
     pub value: Value,
     /// When it expires, in milliseconds since 1970-01-01 UTC.
     pub expiry_ms: Option<u64>,
+}
+
+/// Why a key could not be put, removed or looked at.
+#[derive(Debug)]
+pub enum TransferError {
+    /// The store could not do it.
+    Store(everleaf::Error),
+    /// What is wrong with the key or with what it holds, in words.
+    Text(String),
+}
+
+impl fmt::Display for TransferError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TransferError::Store(error) => error.fmt(f),
+            TransferError::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for TransferError {}
+
+impl From<everleaf::Error> for TransferError {
+    fn from(error: everleaf::Error) -> Self {
+        TransferError::Store(error)
+    }
+}
+
+impl From<Failure> for TransferError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Store(error) => TransferError::Store(error),
+            other => TransferError::Text(text_of(&other)),
+        }
+    }
+}
+
+impl From<TransferError> for String {
+    fn from(error: TransferError) -> Self {
+        error.to_string()
+    }
 }
 
 /// What the payload of `DUMP` holds.
@@ -98,8 +141,8 @@ impl<'a> Keyspace<'a> {
     /// whether it was put.
     ///
     /// # Errors
-    /// Why it cannot be put: in words.
-    pub fn put(&mut self, database: u64, key: &[u8], entry: &Entry) -> Result<bool, String> {
+    /// Why it cannot be put.
+    pub fn put(&mut self, database: u64, key: &[u8], entry: &Entry) -> Result<bool, TransferError> {
         if entry.expiry_ms.is_some_and(|time| time <= now_ms()) {
             return Ok(false);
         }
@@ -111,7 +154,7 @@ impl<'a> Keyspace<'a> {
             self.flush()?;
         }
         if !matches!(entry.value, Value::String(_)) {
-            self.types.begin(self.store).map_err(|error| error.to_string())?;
+            self.types.begin(self.store)?;
         }
         let put = self.staged(place, |staged| {
             dump::put(staged, key, &entry.value)?;
@@ -119,9 +162,9 @@ impl<'a> Keyspace<'a> {
                 let expiry = Expiry::from_unix_ms(time);
                 staged.update_with(key, &mut |_| Action::Expire(expiry))?;
             }
-            Ok(())
+            Ok::<(), Failure>(())
         });
-        put.map_err(|failure| text_of(&failure))?;
+        put?;
         if self.stage.change_count() > WRITE_COUNT {
             self.flush()?;
         }
@@ -129,14 +172,16 @@ impl<'a> Keyspace<'a> {
     }
 
     /// Where a key is to be put.
-    fn begin(&self, database: u64, key: &[u8]) -> Result<MapNumber, String> {
+    fn begin(&self, database: u64, key: &[u8]) -> Result<MapNumber, TransferError> {
         let number = Database::try_from(database).ok().filter(|it| *it < DATABASE_COUNT_MAX);
-        let database =
-            number.ok_or_else(|| format!("there are {DATABASE_COUNT_MAX} databases at most"))?;
+        let database = number.ok_or_else(|| {
+            TransferError::Text(format!("there are {DATABASE_COUNT_MAX} databases at most"))
+        })?;
         if key.len() > KEY_SIZE_MAX {
-            return Err(format!("a key of {} bytes: {KEY_SIZE_MAX} is the most", key.len()));
+            let text = format!("a key of {} bytes: {KEY_SIZE_MAX} is the most", key.len());
+            return Err(TransferError::Text(text));
         }
-        self.databases.begin(self.store, database).map_err(|error| error.to_string())?;
+        self.databases.begin(self.store, database)?;
         Ok(self.databases.place(database))
     }
 
@@ -150,8 +195,8 @@ impl<'a> Keyspace<'a> {
     /// Writes what was put.
     ///
     /// # Errors
-    /// The store refuses it: in words.
-    pub fn flush(&mut self) -> Result<(), String> {
+    /// The store refuses it.
+    pub fn flush(&mut self) -> Result<(), TransferError> {
         let mut stage = std::mem::replace(&mut self.stage, Stage::new(STAGE_SIZE_MAX));
         if stage.size() > BATCH_SIZE_MAX {
             return is_written(stage.write_each(self.store, &self.databases, &self.types));
@@ -164,11 +209,11 @@ impl<'a> Keyspace<'a> {
     /// Removes a key; [`Self::flush`] must follow.
     ///
     /// # Errors
-    /// The store cannot be read, or refuses it: in words.
-    pub fn remove(&mut self, database: u64, key: &[u8]) -> Result<(), String> {
+    /// The store cannot be read, or refuses it.
+    pub fn remove(&mut self, database: u64, key: &[u8]) -> Result<(), TransferError> {
         let Some(place) = self.existing(database) else { return Ok(()) };
         let removed = self.staged(place, |staged| staged.remove(key));
-        removed.map_err(|failure| text_of(&failure))?;
+        removed?;
         match self.stage.change_count() > WRITE_COUNT {
             true => self.flush(),
             false => Ok(()),
@@ -205,8 +250,8 @@ impl<'a> Keyspace<'a> {
     /// Whether a key is there, whatever it holds.
     ///
     /// # Errors
-    /// The store cannot be read: in words.
-    pub fn contains(&mut self, database: u64, key: &[u8]) -> Result<bool, String> {
+    /// The store cannot be read, or refuses what was put.
+    pub fn contains(&mut self, database: u64, key: &[u8]) -> Result<bool, TransferError> {
         let Some(place) = self.existing(database) else { return Ok(false) };
         // Each key that is not there is noted, too: many of them are not kept beside a few that were put.
         if self.stage.size() > WRITE_SIZE {
@@ -214,7 +259,7 @@ impl<'a> Keyspace<'a> {
         }
         let found = self.staged(place, |staged| staged.contains(key));
         self.forget_read();
-        found.map_err(|failure| text_of(&failure))
+        Ok(found?)
     }
 
     /// The databases that are there, each with the number of its keys.
@@ -236,11 +281,13 @@ impl<'a> Keyspace<'a> {
 }
 
 /// What is said if what was put was not written.
-fn is_written(written: everleaf::Result<Written>) -> Result<(), String> {
-    match written {
-        Ok(Written::All) => Ok(()),
-        Ok(Written::Refused(_)) => Err("a key was changed meanwhile: nobody else may write".into()),
-        Err(error) => Err(error.to_string()),
+fn is_written(written: everleaf::Result<Written>) -> Result<(), TransferError> {
+    match written? {
+        Written::All => Ok(()),
+        Written::Refused(_) => {
+            let text = "a key was changed meanwhile: nobody else may write";
+            Err(TransferError::Text(text.to_string()))
+        }
     }
 }
 

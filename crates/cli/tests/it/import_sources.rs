@@ -126,6 +126,20 @@ fn of_version_12(words: &[Vec<u8>], mut reply: Vec<u8>) -> Vec<u8> {
 
 /// What was lost: Redis 4 to 6 keep changes behind the dump of an append-only file, and Redis 7 beside it. The dump
 /// alone was imported, and compared with itself.
+/// A name that is no UTF-8 was refused without being named.
+#[test]
+fn a_file_to_import_may_have_any_name() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = PoolFolder::empty();
+    let name = std::ffi::OsStr::from_bytes(b"d\xe9.rdb");
+    let file = [&b"REDIS0009\xfe\0"[..], b"\0\x01k\x01v", b"\xff", &[0; 8]].concat();
+    std::fs::write(place.path(".").join(name), file).expect("room");
+    let mut command = place.command(["import"]);
+    let output = command.arg(name).arg("new.pool").output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(place.run(["get", "new.pool", "k"]).succeeded(), "v");
+}
+
 #[test]
 fn what_follows_a_dump_is_not_left_away_in_silence() {
     for program in SERVERS {

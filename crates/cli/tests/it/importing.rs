@@ -227,6 +227,22 @@ fn a_file_with_a_key_twice_makes_no_pool() {
     assert!(told.contains("imported 2 keys of 2 databases"), "{told}");
 }
 
+/// It was code 4, as if the file were wrong.
+#[test]
+fn an_import_into_a_full_pool_is_code_6() {
+    let place = PoolFolder::empty();
+    let value = vec![b'v'; 1 << 16];
+    let mut records = Vec::new();
+    for key in 0..100_u8 {
+        records.extend([&[0, 1, key, 0x80][..], &(1_u32 << 16).to_be_bytes(), &value].concat());
+    }
+    place.write("d.rdb", [&b"REDIS0009\xfe\0"[..], &records, b"\xff", &[0; 8]].concat());
+    let refused = place.run(["import", "d.rdb", "new.pool", "--max-size", "2M"]).failed(6);
+    assert!(refused.contains("full") && refused.contains("no pool was made"), "{refused}");
+    assert!(!place.path("new.pool").exists());
+    place.run(["import", "d.rdb", "new.pool", "--max-size", "64M"]).succeeded();
+}
+
 /// What was wrong: a file with a collection without members was refused, which Redis loads without that key.
 #[test]
 fn a_collection_without_members_is_left_away_and_counted() {

@@ -80,6 +80,8 @@ pub struct RdbError {
     pub offset: u64,
     /// What is wrong there.
     pub reason: String,
+    /// Whether it is not the file that is wrong: the system could not read it.
+    pub is_io: bool,
 }
 
 impl fmt::Display for RdbError {
@@ -181,7 +183,11 @@ impl<R: Read> Rdb<R> {
                 Part::Database(database) => self.database = database,
                 Part::StreamDatabase(database) => self.stream_database = Some(database),
                 Part::Appended => {
-                    return Err(RdbError { offset, reason: WITH_CHANGES_ELSEWHERE.to_string() });
+                    return Err(RdbError {
+                        offset,
+                        reason: WITH_CHANGES_ELSEWHERE.to_string(),
+                        is_io: false,
+                    });
                 }
                 Part::Nothing => {}
                 Part::End => {
@@ -323,7 +329,7 @@ impl<R: Read> Rdb<R> {
             let read = (&mut self.input).take(left as u64).read_to_end(&mut self.buffer);
             let read = read.map_err(|error: io::Error| {
                 let offset = self.offset + (self.buffer.len() - self.start) as u64;
-                RdbError { offset, reason: format!("cannot be read: {error}") }
+                RdbError { offset, reason: format!("cannot be read: {error}"), is_io: true }
             })?;
             left -= read;
             self.is_ended = read == 0;
@@ -364,7 +370,7 @@ impl<R: Read> Rdb<R> {
     }
 
     pub(super) fn error(&self, reason: &str) -> RdbError {
-        RdbError { offset: self.offset, reason: reason.to_string() }
+        RdbError { offset: self.offset, reason: reason.to_string(), is_io: false }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use everleaf::{Action, Expiry};
 
-use super::{Entry, Keyspace, WRITE_COUNT, WRITE_SIZE, text_of};
+use super::{Entry, Keyspace, TransferError, WRITE_COUNT, WRITE_SIZE, text_of};
 use crate::command::dump::check_member;
 use crate::command::stage::Staged;
 use crate::failure::Failure;
@@ -33,7 +33,7 @@ impl Keyspace<'_> {
         database: u64,
         key: &[u8],
         entry: &Entry,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, TransferError> {
         self.remove(database, key)?;
         let mut add = |chunk: Value| self.add_chunk(database, key, &chunk);
         match &entry.value {
@@ -56,14 +56,19 @@ impl Keyspace<'_> {
     /// says of them. [`Self::flush`] must follow.
     ///
     /// # Errors
-    /// Why they cannot be added: in words. A string has no members.
-    pub fn add_chunk(&mut self, database: u64, key: &[u8], chunk: &Value) -> Result<(), String> {
+    /// Why they cannot be added. A string has no members.
+    pub fn add_chunk(
+        &mut self,
+        database: u64,
+        key: &[u8],
+        chunk: &Value,
+    ) -> Result<(), TransferError> {
         if self.stage.size() + chunk.size() > WRITE_SIZE {
             self.flush()?;
         }
         let place = self.begin(database, key)?;
-        self.types.begin(self.store).map_err(|error| error.to_string())?;
-        self.staged(place, |staged| add(staged, key, chunk)).map_err(|it| text_of(&it))?;
+        self.types.begin(self.store)?;
+        self.staged(place, |staged| add(staged, key, chunk))?;
         match self.stage.change_count() > WRITE_COUNT {
             true => self.flush(),
             false => Ok(()),
@@ -74,13 +79,13 @@ impl Keyspace<'_> {
     /// has expired is removed. [`Self::flush`] must follow.
     ///
     /// # Errors
-    /// Why it cannot be written: in words.
+    /// Why it cannot be written.
     pub fn end_chunks(
         &mut self,
         database: u64,
         key: &[u8],
         expiry_ms: Option<u64>,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, TransferError> {
         if expiry_ms.is_some_and(|time| time <= now_ms()) {
             self.remove(database, key)?;
             return Ok(false);
@@ -93,7 +98,7 @@ impl Keyspace<'_> {
             }
             staged.contains(key)
         });
-        ended.map_err(|failure| text_of(&failure))
+        Ok(ended?)
     }
 
     /// Whether all members of a chunk are there as it says; those of a list from an index on.

@@ -208,7 +208,8 @@ fn compare(
         for key in masters.gone(keys).map_err(not_compared)? {
             // What has expired meanwhile is gone there.
             let expiry_ms = keyspace.expiry(DATABASE, &key).map_err(unreadable)?;
-            let is_here = keyspace.contains(DATABASE, &key).map_err(unreadable)?;
+            let is_here = keyspace.contains(DATABASE, &key);
+            let is_here = is_here.map_err(|error| unreadable(error.to_string()))?;
             comparison.judge(DATABASE, &key, !is_here || has_expired(expiry_ms));
         }
     }

@@ -1,7 +1,10 @@
 //! The arguments of `everleaf import`.
 
 use crate::arguments::NewPoolArgs;
+use crate::failure::Failure;
+use crate::redis::address::Address;
 use clap::Args;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -32,7 +35,8 @@ expire, the clocks of both servers and of this machine must agree.
 
 The pool must not exist, and gets its name when all of it is there and compared with the source once
 more; so a file must be one that can be read twice, and no pipe, unless --no-verify is given. \
-An import that is cut short leaves nothing behind and begins anew. The pool has no log yet:
+An import that is cut short leaves no pool and begins anew; a killed one leaves a hidden folder, `.POOL.everleaf-new`,
+which the next import to that name removes. The pool has no log yet:
 `everleaf serve POOL --durability interval` gives it one.";
 
 /// Copy a Redis or Valkey server, or its file, into a new pool
@@ -41,7 +45,7 @@ An import that is cut short leaves nothing behind and begins anew. The pool has 
 pub struct ImportArgs {
     /// The address of the server, redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE] or rediss:// with TLS; of a server
     /// of a cluster, redis-cluster:// or rediss-cluster://; or an RDB file
-    pub source: String,
+    pub source: OsString,
     /// The pool file to create, or the address of a server without keys that gets them
     pub pool: PathBuf,
     /// Pass on what is written to the source, until it has been silent for this many seconds (to a server)
@@ -66,4 +70,11 @@ pub struct ImportArgs {
     /// The properties of the pool.
     #[command(flatten)]
     pub new_pool: NewPoolArgs,
+}
+
+impl ImportArgs {
+    /// The address of the source; `None` if that is a file, which may have any name.
+    pub(super) fn address(&self) -> Result<Option<Address>, Failure> {
+        self.source.to_str().map_or(Ok(None), Address::parse)
+    }
 }

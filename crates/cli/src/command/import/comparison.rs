@@ -48,7 +48,8 @@ impl Comparison {
                 self.judge(database, &key, is_same);
             }
             Item::Unsupported { database, key: Some(key), .. } => {
-                let found = keyspace.contains(database, &key).map_err(unreadable)?;
+                let found = keyspace.contains(database, &key);
+                let found = found.map_err(|error| unreadable(error.to_string()))?;
                 self.judge(database, &key, !found);
             }
             Item::Unsupported { key: None, .. } | Item::Empty => {}

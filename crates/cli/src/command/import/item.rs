@@ -70,7 +70,8 @@ pub fn each_record_of_file(
 }
 
 fn refused(place: &dyn Display, error: RdbError) -> Failure {
-    Failure::new(ExitCode::Pool, format!("{place}: {error}"))
+    let code = if error.is_io { ExitCode::Io } else { ExitCode::Pool };
+    Failure::new(code, format!("{place}: {error}"))
 }
 
 fn see_all(

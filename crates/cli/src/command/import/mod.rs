@@ -26,14 +26,15 @@ use crate::redis::address::Address;
 use everleaf::new_file::NewFile;
 use everleaf::{Options, Store};
 use everleaf_server::Config;
-use everleaf_server::transfer::{Keyspace, RdbError};
+use everleaf_server::transfer::{Keyspace, RdbError, TransferError};
 use item::Item;
-use refusal::{refused, shown};
+use refusal::{refused, refused_by, shown};
 use report::{Report, told_of_empty};
 use serde::Serialize;
 use source::Source;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Keys between two updates of the progress bar.
 const PROGRESS_STEP: u64 = 512;
@@ -84,7 +85,7 @@ fn copy(
         }
         Ok(())
     })?;
-    keyspace.flush().map_err(refused)?;
+    keyspace.flush().map_err(|error| refused_by(None, &error))?;
     drop(progress);
     report.keys = keyspace.sizes().into_iter().map(|(_, keys)| keys).sum();
     if !args.no_verify {
@@ -103,7 +104,7 @@ fn take(
     keyspace: &mut Keyspace<'_>,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    let refuse = |database, key: &[u8], why| refused(format!("{}: {why}", shown(database, key)));
+    let refuse = |database, key: &[u8], error| refused_by(Some(&shown(database, key)), &error);
     match item {
         Item::Key { database, key, entry, offset, .. } => {
             refuse_second(args, keyspace, (database, &key), offset)?;
@@ -123,9 +124,10 @@ fn take(
         }
         Item::End { database, key, extent, is_exact, .. } => {
             let found = keyspace.extent(database, &key);
-            let found = found.map_err(|why| refuse(database, &key, why))?;
+            let found = found.map_err(|why| refuse(database, &key, TransferError::Text(why)))?;
             if is_exact && found.map_or(0, |found| found.count) != extent.count {
-                return Err(refuse(database, &key, "a member of it comes twice".to_string()));
+                let twice = TransferError::Text("a member of it comes twice".to_string());
+                return Err(refuse(database, &key, twice));
             }
             let ended = keyspace.end_chunks(database, &key, extent.expiry_ms);
             match ended.map_err(|why| refuse(database, &key, why))? {
@@ -158,9 +160,11 @@ fn refuse_second(
 ) -> Result<(), Failure> {
     let Some(offset) = offset else { return Ok(()) };
     let name = shown(database, key);
-    if keyspace.contains(database, key).map_err(|why| refused(format!("{name}: {why}")))? {
-        let error = RdbError { offset, reason: format!("the key {name} is there a second time") };
-        return Err(refused(format!("{}: {error}", args.source)));
+    if keyspace.contains(database, key).map_err(|error| refused_by(Some(&name), &error))? {
+        let reason = format!("the key {name} is there a second time");
+        let error = RdbError { offset, reason, is_io: false };
+        let source = Path::new(&args.source).display();
+        return Err(refused(format!("{source}: {error}")));
     }
     Ok(())
 }
@@ -199,12 +203,12 @@ fn remove_gone(
             let Some(last) = keys.last() else { break };
             behind = Some(last.clone());
             for key in source.gone(database, keys)? {
-                keyspace.remove(database, &key).map_err(refused)?;
+                keyspace.remove(database, &key).map_err(|error| refused_by(None, &error))?;
                 report.removed += 1;
             }
         }
     }
-    keyspace.flush().map_err(refused)
+    keyspace.flush().map_err(|error| refused_by(None, &error))
 }
 
 /// What is told as JSON.

@@ -6,7 +6,6 @@ use super::live::Live;
 use super::masters::Masters;
 use crate::failure::Failure;
 use crate::global::Global;
-use crate::redis::address::Address;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -22,7 +21,7 @@ pub(super) enum Source {
 
 impl Source {
     pub(super) fn of(args: &ImportArgs, global: Global) -> Result<Self, Failure> {
-        match Address::parse(&args.source)? {
+        match args.address()? {
             Some(address) => {
                 let (cacert, size_max) = (args.cacert.as_deref(), args.whole_size_max);
                 let patience = Duration::from_secs(args.timeout);

@@ -59,7 +59,7 @@ pub fn run(
     global: Global,
     out: &mut Output,
 ) -> Result<(), Failure> {
-    let source = Address::parse(&args.source)?.ok_or_else(|| {
+    let source = args.address()?.ok_or_else(|| {
         Failure::usage(
             "a file is imported into a pool: to bring it to a server that runs, import it, and give \
              `everleaf export --format resp` of the pool to redis-cli --pipe",
