@@ -71,7 +71,7 @@ pub use distribution::{Distribution, Sampler};
 pub use error::BenchError;
 pub use keys::KEY_SIZE_MIN;
 pub use measure::index_kind::{IndexKind, MeasuredDesign};
-pub use medium::Medium;
+pub use medium::{Medium, remove_pools};
 pub use program::checksum as program_checksum;
 pub use shares::Shares;
 pub use target::Footprint;

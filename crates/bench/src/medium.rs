@@ -1,8 +1,10 @@
 //! Where the pool of a measurement is.
 
 use std::fmt;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use everleaf::{Domain, Options, Store};
 use everleaf_index::{CreateMode, Pool, PoolOptions};
@@ -36,6 +38,25 @@ impl fmt::Display for Medium {
 /// The file system that is memory, on Linux.
 const MEMORY_FILES: &str = "/dev/shm";
 
+/// The pools of measurements under way, or their directories.
+static UNDER_WAY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn under_way() -> MutexGuard<'static, Vec<PathBuf>> {
+    UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the pools of measurements under way, which must not go on: for a program that is ended by a signal, which no
+/// value outlives that would remove them.
+pub fn remove_pools() {
+    let paths = under_way();
+    for path in &*paths {
+        // What cannot be removed stays; there is nobody to tell.
+        let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    }
+    // Kept locked, so that no other is made.
+    std::mem::forget(paths);
+}
+
 /// A pool file that goes away.
 pub(crate) struct Home {
     /// Removed with everything in it.
@@ -49,8 +70,17 @@ impl Home {
     fn in_directory(parent: &Path) -> Result<Self, BenchError> {
         let directory = tempfile::Builder::new().prefix("everleaf-bench-").tempdir_in(parent);
         let directory = directory.map_err(|error| cannot_make(parent, error))?;
+        under_way().push(directory.path().to_owned());
         let path = directory.path().join("bench.pool");
         Ok(Home { directory: Some(directory), path, is_made: false })
+    }
+
+    /// The pool is there now.
+    fn set_made(&mut self) {
+        self.is_made = true;
+        if self.directory.is_none() {
+            under_way().push(self.path.clone());
+        }
     }
 
     /// The place of the pool file; `None` if it is plain memory.
@@ -71,6 +101,8 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
+        let made = self.directory.as_ref().map_or(&*self.path, TempDir::path);
+        under_way().retain(|path| path != made);
         if self.is_made && self.directory.is_none() {
             // What cannot be removed stays, as any file of the user; there is nobody to tell.
             let _ = std::fs::remove_file(&self.path);
@@ -99,7 +131,7 @@ pub(crate) fn new_pool(
         ..PoolOptions::default()
     };
     let pool = Pool::open(&home.path, &options)?;
-    home.is_made = true;
+    home.set_made();
     Ok((pool, Some(home)))
 }
 
@@ -117,7 +149,7 @@ pub(crate) fn new_store(
     }
     let store = options.open(path)?;
     if let Some(home) = &mut home {
-        home.is_made = true;
+        home.set_made();
     }
     Ok((store, home))
 }

@@ -116,6 +116,16 @@ fn check_server(server: &Server, settings: &Settings) -> Result<(), BenchError> 
         if case.threads > server.connections {
             return wrong("there must be a connection for each thread at least".into());
         }
+        let keys_of_each = settings.keys / server.connections as u64;
+        let is_short = match case.workload {
+            Workload::Remove => keys_of_each < 2,
+            workload => workload.removal_share() > 0.0 && keys_of_each < 100,
+        };
+        if is_short {
+            let text =
+                "to remove keys there must be two of them for each connection, for a mix 100";
+            return wrong(text.into());
+        }
     }
     Ok(())
 }

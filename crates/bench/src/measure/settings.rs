@@ -5,6 +5,7 @@ use std::sync::Arc;
 use everleaf::Domain;
 
 use super::index_kind::IndexKind;
+use super::session::OPERATION_COUNT_MAX;
 use crate::arrivals::Arrivals;
 use crate::calibrate::REGION_SIZE_BYTES;
 use crate::distribution::Distribution;
@@ -142,8 +143,8 @@ pub(super) fn check(settings: &Settings) -> Result<(), BenchError> {
     if settings.value_size > 1 << 20 {
         return wrong("the size of values must be at most 1048576 bytes");
     }
-    if settings.keys == 0 || settings.keys > 1 << 40 {
-        return wrong("the number of keys must be 1 to 2^40");
+    if settings.keys == 0 || settings.keys > 1 << 32 {
+        return wrong("the number of keys must be 1 to 2^32");
     }
     if settings.rounds == 0 || settings.sample_every == 0 {
         return wrong("the number of rounds, and of operations per sample, must be at least 1");
@@ -156,8 +157,10 @@ pub(super) fn check(settings: &Settings) -> Result<(), BenchError> {
     {
         return wrong("a round takes 0.001 to 3600 seconds");
     }
-    if settings.length == Length::Operations(0) {
-        return wrong("a round has at least 1 operation");
+    if let Length::Operations(count) = settings.length
+        && !(1..=OPERATION_COUNT_MAX).contains(&count)
+    {
+        return wrong("a round has 1 to 2^27 operations");
     }
     if settings.arrivals.is_some_and(|arrivals| !arrivals.is_valid()) {
         return wrong("a rate is 0.001 to 10^9 operations a second, a burst 1 to 10^6 operations");

@@ -17,6 +17,9 @@ use everleaf_bench::report::Report;
 use everleaf_bench::{BenchError, IndexKind, Workload, flagship, presets, table};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::thread;
 
 /// Designs of integer trees that `--index` can name.
 pub type Designs<'d> = &'d [&'static MeasuredDesign];
@@ -70,6 +73,7 @@ pub fn run(
         let commands = counted(skipped, "command");
         remark(&format!("{commands} of the trace left out: not about strings by key"));
     }
+    leave_nothing_behind_a_signal()?;
     if args.preset == Some(Preset::Flagship) {
         return run_flagship(&settings, designs, global, out);
     }
@@ -80,21 +84,46 @@ pub fn run(
         (IndexArg::One(index), None) => warn_of([index], global),
     }
     let mut objects = Vec::new();
-    for (number, settings) in settings.iter().enumerate() {
-        if number > 0 && !global.json {
-            out.line("")?;
+    let mut measure_all = || {
+        for (number, settings) in settings.iter().enumerate() {
+            if number > 0 && !global.json {
+                out.line("")?;
+            }
+            match (chosen, &server) {
+                (_, Some(server)) => run_server(server, settings, global, &mut objects, out)?,
+                (IndexArg::All, _) => run_all(settings, designs, global, &mut objects, out)?,
+                (IndexArg::One(_), _) => run_one(settings, args.preset, global, &mut objects, out)?,
+            }
+            // The next one may take long, and be ended by a signal.
+            out.flush()?;
         }
-        match (chosen, &server) {
-            (_, Some(server)) => run_server(server, settings, global, &mut objects, out)?,
-            (IndexArg::All, _) => run_all(settings, designs, global, &mut objects, out)?,
-            (IndexArg::One(_), _) => run_one(settings, args.preset, global, &mut objects, out)?,
+        Ok::<(), Failure>(())
+    };
+    let measured = measure_all();
+    // Also what was measured before something failed, as a list if more was to be measured.
+    let is_one = chosen != IndexArg::All && settings.len() == 1;
+    let shown = match &objects[..] {
+        [] => Ok(()),
+        [object] if is_one => out.json(object),
+        objects => out.json(&objects),
+    };
+    measured.and(shown)
+}
+
+/// Starts the thread that removes the pool when a signal ends the program: it may be in memory, and no other run has
+/// its name.
+fn leave_nothing_behind_a_signal() -> Result<(), Failure> {
+    let what = "cannot watch for signals";
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| Failure::io(what, &error))?;
+    let watch = move || {
+        for signal in signals.forever() {
+            everleaf_bench::remove_pools();
+            // If even that fails, the measurement goes on, and fails.
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
-    }
-    match objects.len() {
-        0 => Ok(()),
-        1 if chosen != IndexArg::All => out.json(&objects[0]),
-        _ => out.json(&objects),
-    }
+    };
+    let started = thread::Builder::new().spawn(watch);
+    started.map(drop).map_err(|error| Failure::io(what, &error))
 }
 
 /// Measures one index. Prints the report, or adds it to the objects if JSON is wanted.

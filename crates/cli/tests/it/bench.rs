@@ -55,6 +55,44 @@ fn a_pool_at_a_path_must_be_new_and_is_removed() {
     assert_eq!(place.read("bench.pool"), b"precious");
 }
 
+/// Memory for all of them was asked for, which ended the process; so many operations were cut without a word.
+#[test]
+fn more_than_can_be_measured_is_refused() {
+    assert!(bench(&["get"]).code == 0);
+    let place = PoolFolder::empty();
+    for (words, part) in [
+        ("bench get --keys 1000G", "number of keys"),
+        ("bench get --keys 100 --ops 1G", "operations"),
+        ("bench get --keys 100 --redis 127.0.0.1:1 --ops 18446744073709551615", "operations"),
+    ] {
+        let sentence = place.run(words.split(' ')).failed(2);
+        assert!(sentence.contains(part), "{words}: {sentence}");
+    }
+}
+
+/// The pool stayed, in memory if none is named, and no later run removed it.
+#[test]
+fn a_signal_leaves_no_pool() {
+    for signal in ["INT", "TERM"] {
+        let place = PoolFolder::empty();
+        let folders = || std::fs::read_dir(place.path(".")).expect("a folder");
+        let is_made = || folders().flatten().any(|it| it.path().join("bench.pool").exists());
+        let arguments = ["bench", "get", "--index", "bytes", "--pool", "temp", "--keys", "5M"];
+        let mut command = place.command(arguments);
+        let mut child = command.env("TMPDIR", place.path(".")).spawn().expect("it runs");
+        while !is_made() {
+            assert!(child.try_wait().expect("it is ours").is_none(), "it ended before");
+            std::thread::yield_now();
+        }
+        let id = child.id().to_string();
+        let kill = std::process::Command::new("kill").args(["-s", signal, &id]).status();
+        assert!(kill.expect("kill runs").success());
+        let status = child.wait().expect("it ends");
+        assert!(!status.success(), "{status}");
+        assert_eq!(folders().count(), 0, "{signal}");
+    }
+}
+
 #[test]
 fn a_published_design_is_left_to_the_other_program() {
     for name in ["fast-fair", "all"] {
@@ -77,6 +115,23 @@ fn a_list_of_sizes_gives_a_report_for_each() {
     assert_eq!(found, expected.map(|(value, length)| (Some(value), Some(length))));
     let text = bench(&sweep).succeeded();
     assert_eq!(text.lines().filter(|line| line.starts_with("scan ")).count(), 4, "{text}");
+}
+
+/// The reports that were finished were lost with the one that failed.
+#[test]
+fn what_was_measured_is_shown_though_more_fails() {
+    for option in [&["--json"][..], &[]] {
+        let place = PoolFolder::empty();
+        let sizes = ["bench", "get", "--index", "bytes", "--key-size", "16,2", "--keys", "100"];
+        let ended = place.run([&sizes[..], &["--rounds", "1"], option].concat());
+        assert_eq!(ended.code, 2, "{}", ended.err);
+        let text = ended.text();
+        assert!(text.contains("get"), "{text}");
+        if !option.is_empty() {
+            let reports: serde_json::Value = serde_json::from_str(&text).expect("a list");
+            assert_eq!(reports.as_array().map(Vec::len), Some(1));
+        }
+    }
 }
 
 #[test]
@@ -136,5 +191,8 @@ fn a_server_is_measured_and_an_absent_one_is_named() {
     assert!(name.starts_with("everleaf "), "{name}");
     assert!(text.succeeded().contains("open loop: 5,000 requests a second"));
     assert!(ask(&["get"]).failed(7).contains("cannot reach the server"));
+    // A panic: 50 keys of 10 were to be removed, each once.
+    let few = ["bench", "remove", "--keys", "10", "--no-load", "--redis", "127.0.0.1:1"];
+    assert!(place.run(few).failed(2).contains("for each connection"));
     assert!(bench(&["get", "--pipeline", "8"]).failed(2).contains("--redis"));
 }
