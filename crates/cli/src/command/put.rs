@@ -7,7 +7,7 @@ use crate::input::standard_input;
 use crate::open::{self, MapArgs};
 use crate::output::Output;
 use clap::Args;
-use everleaf::{Map, VALUE_SIZE_MAX};
+use everleaf::{Error, KEY_SIZE_MAX, Map, Store, VALUE_SIZE_MAX};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fs::File;
@@ -73,10 +73,11 @@ pub fn run(args: PutArgs, global: Global, out: &mut Output) -> Result<(), Failur
         None => args.encoding.decode("VALUE", &words[1])?,
     };
     let store = open::for_writing(&pool, &args.map.trust, global)?;
-    let map = open::map_or_new(&store, args.map.map.as_deref())?;
     let condition = Condition::of(args.if_absent, args.if_present);
-    let written = put(&map, condition, &key, &value)?;
-    drop(map);
+    let written = match map_of(&store, args.map.map.as_deref(), condition, (&key, &value))? {
+        Some(map) => put(&map, condition, &key, &value)?,
+        None => None,
+    };
     store.close()?;
     let Some(replaced) = written else {
         let state = if args.if_absent { "is there already" } else { "is not there" };
@@ -90,6 +91,25 @@ pub fn run(args: PutArgs, global: Global, out: &mut Output) -> Result<(), Failur
         return Ok(());
     }
     out.line(if replaced { "replaced" } else { "inserted" })
+}
+
+/// The map to put into, made if it is not there yet and the pair will be put; `None` if it would have to hold the key.
+fn map_of(
+    store: &Store,
+    name: Option<&str>,
+    condition: Condition,
+    (key, value): (&[u8], &[u8]),
+) -> Result<Option<Map>, Failure> {
+    if key.len() > KEY_SIZE_MAX {
+        return Err(Error::KeyTooLarge(key.len()).into());
+    }
+    if value.len() > VALUE_SIZE_MAX {
+        return Err(Error::ValueTooLarge(value.len()).into());
+    }
+    match (condition, name) {
+        (Condition::Present, Some(name)) => Ok(store.existing_map(name)?),
+        _ => open::map_or_new(store, name).map(Some),
+    }
 }
 
 /// When to put.

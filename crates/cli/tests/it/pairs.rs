@@ -36,6 +36,14 @@ fn conditions_hold_or_nothing_changes() {
     assert!(place.run(["put", "pool", "a", "2", "--if-absent"]).failed(1).contains("already"));
     assert_eq!(place.run(["get", "pool", "a"]).succeeded(), "1");
     assert_eq!(place.run(["put", "pool", "a", "3", "--if-present"]).succeeded(), "replaced\n");
+    // The map was made, and stayed.
+    let there = place.run(["put", "pool", "a", "4", "--map", "new", "--if-present"]).failed(1);
+    assert!(there.contains("nothing was changed"), "{there}");
+    let long = "k".repeat(65_537);
+    place.run(["put", "pool", &long, "4", "--map", "new"]).failed(3);
+    assert_eq!(place.run(["maps", "pool"]).succeeded().lines().count(), 1);
+    place.run(["put", "pool", "a", "4", "--map", "new", "--if-absent"]).succeeded();
+    place.run(["put", "pool", "a", "5", "--map", "new", "--if-present"]).succeeded();
     assert_eq!(place.run(["get", "pool", "a"]).succeeded(), "3");
 }
 
