@@ -44,12 +44,17 @@ impl<R: BufRead> PairReader for Reader<R> {
             }
             pair.line = number;
             let bad = |reason: String| ReadError::bad(number, reason);
-            let object: Object = serde_json::from_slice(line).map_err(|error| {
+            let no_object = |why: &str| {
                 bad(format!(
-                    "{}: each line must be one object like {{\"key\":\"K\",\"value\":\"V\"}}",
-                    describe(&error)
+                    "{why}: each line must be one object like {{\"key\":\"K\",\"value\":\"V\"}}"
                 ))
-            })?;
+            };
+            // An array would be taken for the members in their order.
+            if line.trim_ascii_start().first() != Some(&b'{') {
+                return Err(no_object("this is none"));
+            }
+            let object: Object =
+                serde_json::from_slice(line).map_err(|error| no_object(&describe(&error)))?;
             pair.key = decode("key", object.key, object.key_b64).map_err(bad)?;
             pair.value = match self.keys_only {
                 true => Vec::new(),

@@ -71,6 +71,8 @@ fn a_malformed_line_stops_the_load_and_is_named() {
         ("e.csv", "a,\"1\n\"\nb,\"2\nc,3\n", 3, "never closed"),
         ("f.jsonl", "{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"b\",}\n", 2, "column 12"),
         ("g.jsonl", "{\"key\":\"a\",\"value\":\"1\"}\n\n[1]\n", 3, "one object"),
+        // Taken for the members of an object in their order.
+        ("k.jsonl", "{\"key\":\"a\",\"value\":\"1\"}\n[\"b\",null,\"2\",null]\n", 2, "one object"),
         ("h.jsonl", "{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"b\"}\n", 2, "neither \"value\""),
         ("i.jsonl", "{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":1,\"value\":\"\"}\n", 2, "string"),
         ("j.jsonl", "{\"key\":\"a\",\"value\":\"1\"}\n{\"key_b64\":\"_\"}\n", 2, "not base64"),
