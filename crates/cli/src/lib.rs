@@ -54,6 +54,9 @@ pub fn finish<C: HasGlobal>(
     let end = match parsed {
         cli::Parsed::Run(cli) => {
             let json = cli.global().json;
+            if json {
+                output::report_as_json();
+            }
             run(cli).map_err(|failure| (failure, json))
         }
         cli::Parsed::Shown => Ok(()),

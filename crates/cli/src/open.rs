@@ -87,7 +87,7 @@ pub fn with_progress(options: Options, pool: &Path, global: Global) -> Result<St
     let rebuilding = Rebuilding::new(global);
     let store = rebuilding.shown_by(options).open(pool)?;
     rebuilding.clear();
-    if !store.can_tell_crashes() && !global.quiet && !global.json {
+    if !store.can_tell_crashes() && !global.quiet {
         remark(CRASHES_UNTOLD);
     }
     Ok(store)

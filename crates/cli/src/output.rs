@@ -121,20 +121,30 @@ pub fn program() -> &'static str {
 
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// Has errors told as JSON from now on: somewhere else than on the command line it was said.
+/// Has errors and remarks told as JSON from now on.
 pub fn report_as_json() {
     // Relaxed: a flag of one thread, and no more than how an error looks.
     IS_JSON.store(true, Ordering::Relaxed);
 }
 
-/// Whether errors are told as JSON though the command line does not say so.
+/// Whether errors and remarks are told as JSON.
 pub fn is_reported_as_json() -> bool {
     // Relaxed: a flag of one thread, as in `report_as_json`.
     IS_JSON.load(Ordering::Relaxed)
 }
 
-/// Writes a remark to the standard error. A standard error that cannot be written is ignored.
+/// What is remarked as JSON.
+#[derive(Serialize)]
+struct Remark<'a> {
+    remark: &'a str,
+}
+
+/// Writes a remark to the standard error, as JSON if errors are told so. A standard error that cannot be written is
+/// ignored.
 pub fn remark(text: &str) {
+    if is_reported_as_json() {
+        return remark_as_json(&Remark { remark: text });
+    }
     let _ = writeln!(io::stderr().lock(), "{}: {text}", program());
 }
 

@@ -144,7 +144,7 @@ pub fn run(args: LoadArgs, global: Global, out: &mut Output) -> Result<(), Failu
 
 /// What is told as JSON.
 #[derive(Serialize)]
-struct Loaded {
+struct Loaded<'a> {
     bytes: u64,
     complete: bool,
     inserted: u64,
@@ -152,6 +152,8 @@ struct Loaded {
     lines: u64,
     replaced: u64,
     seconds: f64,
+    /// The first of them, as sentences.
+    shown: &'a [String],
     skipped: u64,
 }
 
@@ -176,6 +178,7 @@ fn report(
             lines: counts.lines(),
             replaced: counts.replaced,
             seconds,
+            shown: &outcome.shown,
             skipped: outcome.skipped,
         });
     }
@@ -198,13 +201,13 @@ fn report(
     out.line(&format!("{text}; {size} of keys and values in {time}"))
 }
 
-fn format_of(path: &Path, given: Option<Format>, choice: &ColumnChoice) -> Result<Format, Failure> {
-    let told = || if is_standard_input(path) { Some(Format::Tsv) } else { Format::of_path(path) };
-    let format = given.or_else(told).ok_or_else(|| {
 fn is_standard_input(path: &Path) -> bool {
     path == Path::new("-")
 }
 
+fn format_of(path: &Path, given: Option<Format>, choice: &ColumnChoice) -> Result<Format, Failure> {
+    let told = || if is_standard_input(path) { Some(Format::Tsv) } else { Format::of_path(path) };
+    let format = given.or_else(told).ok_or_else(|| {
         let path = path.display();
         Failure::usage(format!(
             "the name of {path} does not tell its format: add --format tsv, csv or jsonl"

@@ -98,6 +98,9 @@ fn malformed_lines_are_skipped_and_counted_when_asked() {
     assert_eq!(place.run(["scan", "pool", "--keys-only"]).succeeded(), "a\nb\n");
     let json = place.run(["load", "pool", "a.tsv", "--skip-bad", "--json"]).json();
     assert_eq!((&json["skipped"], &json["replaced"]), (&json!(2), &json!(2)));
+    // They were named without --json only.
+    let shown = json["shown"][0].as_str().expect("a sentence");
+    assert!(shown.starts_with("a.tsv:2: there is no tab"), "{shown}");
 }
 
 #[test]
