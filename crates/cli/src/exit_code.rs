@@ -4,10 +4,12 @@
 pub const HELP: &str = "\
 Exit codes:
   0  done (also when the reader of a pipe stops early, but for export and backup)
-  1  the key or map is not there, a condition did not hold, or `check` found damage
+  1  the key or map is not there, a condition did not hold, or `check` found damage; also if a
+     copy was made in part (`repair`, `scan`, `export` of collections), if what was imported differs
+     from its source, or if `bench` got a wrong answer
   2  the command line is wrong
   3  the input data is wrong: a malformed line, a key or value that is too long
-  4  the pool cannot be used: missing, there already, foreign, truncated, damaged, or newer
+  4  the pool, or an RDB file, cannot be used: missing, there already, foreign, damaged, or newer
   5  another process holds the pool
   6  the disk or the pool is full; what was acknowledged survives, as far as --durability says
   7  the system refused something else: a file that cannot be read, a port in use, a closed output";

@@ -48,8 +48,7 @@ pub fn run(args: BackupArgs, global: Global, out: &mut Output) -> Result<(), Fai
     if file == Path::new("-") {
         return to_stream(&store, &pool, out);
     }
-    let progress =
-        Progress::pairs(global.wants_progress(), "backing up", store.default_map().len());
+    let progress = Progress::pairs(global.wants_progress(), "backing up", store.statistics().keys);
     let copied = store.backup(&file, |keys| progress.set(keys))?;
     drop(progress);
     tell(copied, "backed up", &file, global, out)

@@ -9,6 +9,7 @@ use clap::Args;
 use everleaf::CheckReport;
 use everleaf_server::CollectionReport;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -40,7 +41,7 @@ struct Checked<'a> {
     keys: u64,
     leaves: u64,
     problems: Vec<String>,
-    put_aside: &'a [PathBuf],
+    put_aside: Vec<Cow<'a, str>>,
     sound: bool,
     unproven_leaves: u64,
 }
@@ -83,7 +84,7 @@ fn tell(found: &Found, global: Global, out: &mut Output) -> Result<(), Failure> 
             keys: report.keys,
             leaves: report.leaves,
             problems,
-            put_aside,
+            put_aside: put_aside.iter().map(|path| path.to_string_lossy()).collect(),
             sound: is_sound,
             unproven_leaves: report.unproven_leaves,
         })?;

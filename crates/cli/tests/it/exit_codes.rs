@@ -204,6 +204,26 @@ fn with_json_every_error_is_an_object() {
     }
 }
 
+/// A path that is no UTF-8 had no JSON: `check` printed no report at all.
+#[test]
+fn a_check_of_a_folder_that_is_no_text_has_its_report() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = PoolFolder::empty();
+    let folder = place.path(".").join(std::ffi::OsStr::from_bytes(b"caf\xe9"));
+    std::fs::create_dir(&folder).expect("any name will do");
+    let pool = folder.join("pool");
+    let run = |words: &[&str]| {
+        let mut command = place.command([words[0]]);
+        Ended::from(command.arg(&pool).args(&words[1..]).output().expect("it runs"))
+    };
+    run(&["create", "--durability", "power"]).succeeded();
+    std::fs::write(folder.join("pool.log/damaged-log-0000000000000003"), "what was put aside")
+        .expect("room");
+    let report = run(&["check", "--json"]).json();
+    let aside = report["put_aside"][0].as_str().expect("a path");
+    assert!(aside.contains("damaged-log-1"), "{aside}");
+}
+
 #[test]
 fn a_reader_that_goes_away_ends_the_command_in_silence() {
     let place = PoolFolder::with_pool();
