@@ -126,6 +126,20 @@ fn with_no_umask_everything_is_for_its_owner_alone() {
 }
 
 /// Runs the program, which has two minutes.
+/// Of a umask that takes the owner's permissions the pool had them taken, and could not be opened again.
+#[test]
+fn a_umask_takes_nothing_from_the_owner() {
+    let place = filled();
+    for line in ["create new", "backup pool copy", "export pool -o out.tsv"] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let output = run_behind(&place, "umask 0777", &words);
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        let made = words[words.len() - 1];
+        let mode = std::fs::metadata(place.path(made)).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o600, 0o600, "{line}: {mode:o}");
+    }
+}
+
 fn run_for_long(place: &PoolFolder, arguments: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     command.args(["120", crate::PROGRAM]).args(arguments);

@@ -54,6 +54,11 @@ impl Unnamed {
             source,
         };
         let file = File::from(above_standard_streams(opened).map_err(io)?);
+        // A umask may have taken even what its owner needs, who could not open the pool again.
+        let found = rustix::fs::fstat(&file).map_err(|error| creation_error(path, error))?;
+        if !Mode::from_raw_mode(found.st_mode).contains(mode) {
+            rustix::fs::fchmod(&file, mode).map_err(|error| creation_error(path, error))?;
+        }
         let same = file.try_clone().map_err(io)?;
         Ok((Unnamed { file, path: path.into(), temporary }, same))
     }

@@ -183,6 +183,10 @@ impl NewFile {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create_new(true).mode(0o600);
         let file = options.open(self.path())?;
+        // As of the folder, a umask may have taken what its owner needs.
+        if file.metadata()?.mode() & 0o600 != 0o600 {
+            file.set_permissions(Permissions::from_mode(0o600))?;
+        }
         above_standard_streams(file.into()).map(File::from)
     }
 
