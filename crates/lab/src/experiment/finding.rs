@@ -376,9 +376,13 @@ impl Finding {
 
     /// Whether the machine changed its speed by more than 15 % while the experiment ran.
     pub fn is_noisy(&self) -> bool {
-        let (before, after) = (self.miss_before_ns, self.miss_after_ns);
-        (before - after).abs() > 0.15 * before.min(after)
+        has_changed(self.miss_before_ns, self.miss_after_ns)
     }
+}
+
+/// Whether a dependent miss of memory took more than 15 % longer at one of two times.
+pub(crate) fn has_changed(before_ns: f64, after_ns: f64) -> bool {
+    (before_ns - after_ns).abs() > 0.15 * before_ns.min(after_ns)
 }
 
 #[cfg(test)]

@@ -31,10 +31,10 @@ mod timed;
 mod waiting;
 
 pub use entry::{CannotRun, Context, Entry, Family, Kind, Make};
-pub(crate) use finding::number;
 pub use finding::{
     Axis, Bar, Chart, Figure, Finding, Grid, Judgement, Line, Results, Scale, Series, Side,
 };
+pub(crate) use finding::{has_changed, number};
 pub use pace::Pace;
 pub use proof::{PAPERS_PROTOCOL_WITH_THREADS, Proof, Prover, no_prover};
 pub(crate) use runner::read_json;

@@ -3,7 +3,7 @@
 use crate::design;
 use everleaf_bench::IndexKind;
 use everleaf_bench::measure::{self, Case, Length, Settings, contest};
-use everleaf_bench::report::{Report, Row};
+use everleaf_bench::report::{Report, Round, Row};
 use everleaf_bench::statistics::Ratio;
 use everleaf_bench::{BenchError, Distribution, Unit, Workload};
 
@@ -164,24 +164,62 @@ pub(super) fn bars(reports: &[Report], workload: Workload) -> Chart {
     }
 }
 
-/// What runs are compared by: the costs of each row, in dependent misses.
+/// What runs are compared by: the costs of each row of one thread, in dependent misses, and the throughput of several
+/// threads.
 pub(crate) fn series(report: &Report) -> Vec<Series> {
-    let one = |row: &Row| Series {
-        name: format!(
-            "{} {} {} x{}, {} keys of {}+{} B",
-            report.setup.index,
-            row.workload,
-            row.distribution,
-            row.threads,
-            report.setup.keys,
-            report.setup.key_size_bytes,
-            report.setup.value_size_bytes
-        ),
-        unit: format!("dm/{}", row.unit),
-        more_is_better: false,
-        is_exact: false,
-        is_disturbed: row.noisy_rounds > 0,
-        values: row.rounds.iter().map(|round| round.misses).collect(),
+    let one = |row: &Row| {
+        let of_threads = row.threads > 1;
+        let value = |round: &Round| if of_threads { round.per_second } else { round.misses };
+        let is_preempted = of_threads && row.preempted_rounds > 0;
+        let skew = row.theta.map_or(String::new(), |theta| format!(" {theta}"));
+        Series {
+            name: format!(
+                "{} {} {}{skew} x{}, {} keys of {}+{} B",
+                report.setup.index,
+                row.workload,
+                row.distribution,
+                row.threads,
+                report.setup.keys,
+                report.setup.key_size_bytes,
+                report.setup.value_size_bytes
+            ),
+            unit: format!("{}/{}", if of_threads { "1/s" } else { "dm" }, row.unit),
+            more_is_better: of_threads,
+            is_exact: false,
+            is_disturbed: row.noisy_rounds > 0 || is_preempted,
+            values: row.rounds.iter().map(value).collect(),
+        }
     };
     report.rows.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both skews had one name, and threads that wait for each other cost no CPU time.
+    #[test]
+    fn skews_have_names_and_threads_are_compared_by_throughput() {
+        let case = |theta, threads| Case {
+            workload: Workload::Get,
+            distribution: Distribution::Zipfian { theta },
+            threads,
+        };
+        let settings = Settings {
+            keys: 500,
+            rounds: 2,
+            length: Length::Operations(200),
+            cases: vec![case(0.5, 1), case(0.9, 1), case(0.9, 2)],
+            miss_region: 1 << 16,
+            ..Settings::default()
+        };
+        let mut report = measure::run(&settings, &mut |_| {}).unwrap();
+        report.rows.iter_mut().for_each(|row| (row.noisy_rounds, row.preempted_rounds) = (0, 1));
+        let found = series(&report);
+        assert_ne!(found[0].name, found[1].name);
+        assert_eq!((found[1].unit.as_str(), found[1].more_is_better), ("dm/op", false));
+        assert_eq!((found[2].unit.as_str(), found[2].more_is_better), ("1/s/op", true));
+        assert_eq!(found[2].values[1], report.rows[2].rounds[1].per_second);
+        assert_eq!([found[1].is_disturbed, found[2].is_disturbed], [false, true]);
+    }
 }

@@ -17,7 +17,7 @@ use everleaf_bench::statistics::{Ratio, median};
 use everleaf_bench::table::aligned;
 
 use super::saved::{reports_in, series_of};
-use crate::experiment::{Folder, Series};
+use crate::experiment::{Folder, Series, has_changed};
 
 /// Rounds from which on an interval can be relied on.
 const ROUNDS_MIN: usize = 3;
@@ -32,7 +32,7 @@ pub enum Speed {
     Faster,
     /// No difference was shown.
     Even,
-    /// It got worse, but the machine disturbed one of the runs, or one has fewer than three rounds.
+    /// It changed, but the machine disturbed one of the runs, or one has fewer than three rounds.
     Doubtful,
 }
 
@@ -135,10 +135,25 @@ fn series_in(value: &Value) -> Vec<Series> {
         let series: Vec<Series> =
             serde_json::from_value(finding["series"].clone()).unwrap_or_default();
         let scale = finding["scale"].as_str().unwrap_or_default();
-        let named = |one: Series| Series { name: format!("{id} ({scale}): {}", one.name), ..one };
+        let is_noisy = is_noisy(finding);
+        let named = |one: Series| Series {
+            name: format!("{id} ({scale}): {}", one.name),
+            is_disturbed: one.is_disturbed || !one.is_exact && is_noisy,
+            ..one
+        };
         found.extend(series.into_iter().map(named));
     }
     found
+}
+
+/// Whether the machine changed its speed while an experiment ran, as far as a file of its finding says so: of times that
+/// have no rounds of the bench nothing else does.
+fn is_noisy(finding: &Value) -> bool {
+    let miss = |name: &str| finding[name].as_f64();
+    match (miss("miss_before_ns"), miss("miss_after_ns")) {
+        (Some(before), Some(after)) => has_changed(before, after),
+        _ => false,
+    }
 }
 
 /// Compares. `tolerance` is the share below which a difference does not matter, such as 0.02.
@@ -175,20 +190,29 @@ fn remarks(old: &[Machine], new: &[Machine]) -> Vec<String> {
 
 fn compare_series(old: &[Series], new: &[Series], tolerance: f64) -> Comparison {
     let mut comparison = Comparison::default();
-    let again = |before: &Series| {
-        new.iter().find(|after| after.name == before.name && after.unit == before.unit)
-    };
-    let times = old.iter().filter(|before| !before.is_exact && again(before).is_some()).count();
-    for before in old {
-        match again(before) {
+    let pairs = paired(old, new);
+    let times = pairs.iter().filter(|(before, after)| !before.is_exact && after.is_some()).count();
+    for (before, after) in pairs {
+        match after {
             Some(after) => comparison.compared.extend(judge(before, after, tolerance, times)),
             None => comparison.gone.push(before.name.clone()),
         }
     }
-    let is_new = |after: &&Series| old.iter().all(|before| before.name != after.name);
-    comparison.added = new.iter().filter(is_new).map(|after| after.name.clone()).collect();
+    let added = paired(new, old).into_iter().filter(|(_, before)| before.is_none());
+    comparison.added = added.map(|(after, _)| after.name.clone()).collect();
     comparison.compared.sort_by(|one, other| other.cost.ratio.total_cmp(&one.cost.ratio));
     comparison
+}
+
+/// Each series of a run with the same one of another run. What has the same name and unit several times, for its file
+/// does not tell what differs, is taken in the order of the file.
+fn paired<'s>(run: &'s [Series], other: &'s [Series]) -> Vec<(&'s Series, Option<&'s Series>)> {
+    let mut left: Vec<&Series> = other.iter().collect();
+    let mut pair = |one: &'s Series| {
+        let at = left.iter().position(|other| other.name == one.name && other.unit == one.unit);
+        (one, at.map(|at| left.remove(at)))
+    };
+    run.iter().map(&mut pair).collect()
 }
 
 /// Judges one of `count` times that are compared, or a count.
@@ -205,16 +229,21 @@ fn judge(before: &Series, after: &Series, tolerance: f64, count: usize) -> Optio
         false => Ratio::one_of(count, values, base).unwrap_or(exact),
     };
     let tolerance = if before.is_exact { 0.001 } else { tolerance };
-    let change = if cost.low > 1.0 + tolerance {
-        let is_doubtful = |series: &Series| {
-            series.is_disturbed || (!series.is_exact && series.values.len() < ROUNDS_MIN)
-        };
-        let in_doubt = is_doubtful(before) || is_doubtful(after);
-        if in_doubt { Speed::Doubtful } else { Speed::Slower }
-    } else if cost.high < 1.0 - tolerance {
-        Speed::Faster
-    } else {
-        Speed::Even
+    let is_doubtful = |series: &Series| {
+        series.is_disturbed || (!series.is_exact && series.values.len() < ROUNDS_MIN)
+    };
+    let in_doubt = is_doubtful(before) || is_doubtful(after);
+    let (is_slower, is_faster) = (cost.low > 1.0 + tolerance, cost.high < 1.0 - tolerance);
+    let change = match (is_slower, is_faster) {
+        (false, false) => Speed::Even,
+        _ if in_doubt => Speed::Doubtful,
+        (is_slower, _) => {
+            if is_slower {
+                Speed::Slower
+            } else {
+                Speed::Faster
+            }
+        }
     };
     let (name, unit) = (before.name.clone(), before.unit.clone());
     Some(Compared { name, unit, old, new, cost, change })
@@ -230,7 +259,7 @@ pub fn render(comparison: &Comparison) -> String {
             Speed::Slower => "SLOWER",
             Speed::Faster => "faster",
             Speed::Even => "",
-            Speed::Doubtful => "slower, in doubt",
+            Speed::Doubtful => "in doubt",
         };
         let number = crate::experiment::number;
         rows.push(vec![
@@ -292,6 +321,7 @@ mod tests {
         assert_eq!(change(&old, &times(0.7)), Speed::Faster);
         let disturbed = Series { is_disturbed: true, ..times(1.3) };
         assert_eq!(change(&old, &disturbed), Speed::Doubtful);
+        assert_eq!(change(&old, &Series { is_disturbed: true, ..times(0.7) }), Speed::Doubtful);
         let short = |series: &Series, rounds: usize| Series {
             values: series.values[..rounds].to_vec(),
             ..series.clone()
@@ -299,6 +329,37 @@ mod tests {
         assert_eq!(change(&old, &short(&times(1.3), 3)), Speed::Slower);
         assert_eq!(change(&old, &short(&times(3.0), 2)), Speed::Doubtful);
         assert_eq!(change(&short(&old, 2), &times(3.0)), Speed::Doubtful);
+    }
+
+    /// Each of the old run was compared with the first of its name in the new one: a run with itself was slower, and what
+    /// became slower in the second was not seen.
+    #[test]
+    fn what_has_a_name_twice_is_compared_in_its_order() {
+        let of = |factor: f64| series("scan", &NOISY.map(|value| value * factor));
+        let run = [of(1.0), of(3.0)];
+        let same = compare_series(&run, &run, 0.02);
+        assert!(same.compared.iter().all(|one| one.change == Speed::Even), "{same:?}");
+        let slower = compare_series(&run, &[of(1.0), of(4.0)], 0.02);
+        let changes: Vec<_> = slower.compared.iter().map(|one| one.change).collect();
+        assert_eq!(changes, [Speed::Slower, Speed::Even]);
+        let more = compare_series(&run, &[of(1.0), of(3.0), of(5.0)], 0.02);
+        assert_eq!((more.added.len(), more.gone.len()), (1, 0));
+        let less = compare_series(&run, &run[..1], 0.02);
+        assert_eq!((less.added.len(), less.gone.len()), (0, 1));
+    }
+
+    /// Of times that are no rounds of the bench, none was ever disturbed: a slow hour of the machine was slower code.
+    #[test]
+    fn what_was_measured_while_the_machine_changed_is_disturbed() {
+        let finding = |after: f64| {
+            let all = [series("opening", &NOISY), Series::count("flushes", "lines", 1.0)];
+            let of = serde_json::json!({ "id": "x", "series": all, "miss_before_ns": 100.0 });
+            let mut of = of;
+            of["miss_after_ns"] = after.into();
+            series_in(&of).iter().map(|one| one.is_disturbed).collect::<Vec<_>>()
+        };
+        assert_eq!(finding(110.0), [false, false]);
+        assert_eq!(finding(120.0), [true, false]);
     }
 
     /// The more is compared, the more a single row has to show.

@@ -67,6 +67,8 @@ pub(crate) struct SavedSetup {
     pub domain: String,
     pub rounds: usize,
     pub scan_length: u32,
+    pub batch: usize,
+    pub upsert: bool,
 }
 
 /// What the index took.
@@ -106,6 +108,24 @@ impl SavedRow {
     }
 }
 
+impl SavedSetup {
+    /// What else two reports of one program may differ in.
+    fn rest(&self) -> String {
+        let mut rest = String::new();
+        for part in [&self.medium, &self.domain].into_iter().filter(|part| !part.is_empty()) {
+            rest.push_str(&format!(", {part}"));
+        }
+        if self.scan_length > 0 {
+            rest.push_str(&format!(", scans of {}", self.scan_length));
+        }
+        if self.batch > 0 {
+            rest.push_str(&format!(", batches of {}", self.batch));
+        }
+        rest.push_str(if self.upsert { ", upserts" } else { "" });
+        rest
+    }
+}
+
 /// All reports in a JSON value, wherever they are in it.
 pub(crate) fn reports_in(value: &Value) -> Vec<SavedReport> {
     let mut found = Vec::new();
@@ -141,12 +161,13 @@ pub(crate) fn series_of(report: &SavedReport) -> Vec<Series> {
         let is_disturbed = if of_threads { row.is_disturbed() } else { row.noisy_rounds > 0 };
         Series {
             name: format!(
-                "{} {}, {} keys of {}+{} B",
+                "{} {}, {} keys of {}+{} B{}",
                 setup.index,
                 row.name(),
                 setup.keys,
                 setup.key_size_bytes,
-                setup.value_size_bytes
+                setup.value_size_bytes,
+                setup.rest()
             ),
             unit: format!("{}/{}", if of_threads { "1/s" } else { "dm" }, row.unit),
             more_is_better: of_threads,
@@ -188,6 +209,21 @@ mod tests {
         let series = series_of(&found[0]);
         assert_eq!((series[0].values.len(), series[0].more_is_better), (2, false));
         assert!(series[1].more_is_better && series[1].unit == "1/s/op");
+        // Two lengths of scans, and two domains, had one name.
+        let name = |change: fn(&mut SavedSetup)| {
+            let mut other = found[0].clone();
+            change(&mut other.setup);
+            series_of(&other)[0].name.clone()
+        };
+        let names = [
+            name(|_| {}),
+            name(|setup| setup.scan_length += 1),
+            name(|setup| setup.domain.push('x')),
+            name(|setup| setup.batch += 1),
+            name(|setup| setup.upsert = true),
+        ];
+        let distinct: std::collections::BTreeSet<_> = names.iter().collect();
+        assert_eq!(distinct.len(), names.len(), "{names:?}");
         let mut noisy = found[0].clone();
         for row in &mut noisy.rows {
             (row.noisy_rounds, row.preempted_rounds) = (1, 0);

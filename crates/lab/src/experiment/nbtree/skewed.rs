@@ -176,13 +176,15 @@ fn measure_domains(
         );
         let figure = Figure::statement(what, claimed_gain(design), shown, true);
         outcome.figures.push(figure.without_verdict());
+        let mut rows = both.iter().flat_map(|report| &report.rows);
+        let is_disturbed = rows.any(|row| row.noisy_rounds + row.preempted_rounds > 0);
         for (what, values) in ["flushed", "persistent caches"].into_iter().zip(speeds) {
             outcome.series.push(Series {
                 name: format!("{design}, {what}, {threads} threads"),
                 unit: "M/s".to_owned(),
                 more_is_better: true,
                 is_exact: false,
-                is_disturbed: false,
+                is_disturbed,
                 values,
             });
         }
