@@ -34,18 +34,13 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Results, BenchError> {
         let ours = timed::of(&reports, "nbtree");
         let beside = cost(ours) / cost(timed::of(&reports, PAPERS_TREE));
         let best = least.map_or("none", |report| report.setup.index);
-        outcome.figures.push(
-            Figure::statement(
-                format!("the cheapest {workload} of the published trees on this machine"),
-                PAPERS_TREE,
-                format!("{best}; our nbtree costs {beside:.2} times {PAPERS_TREE}"),
-                best == PAPERS_TREE,
-            )
-            .because(
-                "there is no persistent memory here: what NBTree saves, lines of the pool, costs as \
-                 little as the DRAM lines and locked instructions that it pays with",
-            ),
-        );
+        // Of why the others win, nothing was measured here.
+        outcome.figures.push(Figure::statement(
+            format!("the cheapest {workload} of the published trees on this machine"),
+            PAPERS_TREE,
+            format!("{best}; our nbtree costs {beside:.2} times {PAPERS_TREE}"),
+            best == PAPERS_TREE,
+        ));
     }
     Ok(outcome)
 }
@@ -76,18 +71,34 @@ fn count(
         let ours = format!(
             "{best}, {wait:.0} ns; {PAPERS_TREE} {theirs:.0} ns, our nbtree {beside:.0} ns"
         );
-        outcome.figures.push(
-            Figure::statement(
-                format!("least waiting of {} of the published trees, by counts", operation.name()),
-                PAPERS_TREE,
-                ours,
-                best == PAPERS_TREE,
-            )
-            .because(
-                "lines that are asked for together count as one wait, and a node of FAST & FAIR is asked for \
-                 whole; the paper's machine waited for more of them",
-            ),
-        );
+        outcome.figures.push(least_waiting(operation.name(), best, ours));
     }
     Ok(())
+}
+
+/// Which tree waits least. Only what is known of the one that does explains it.
+fn least_waiting(operation: &str, best: &str, ours: String) -> Figure {
+    let what = format!("least waiting of {operation} of the published trees, by counts");
+    let figure = Figure::statement(what, PAPERS_TREE, ours, best == PAPERS_TREE);
+    match best {
+        "fast-fair" => figure.because(
+            "lines of the pool that are asked for together count as one wait, and a node of FAST & FAIR is asked for \
+             whole; the paper's machine waited for more of them",
+        ),
+        _ => figure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The reason of FAST & FAIR stood beside any winner.
+    #[test]
+    fn a_reason_stands_beside_the_winner_that_it_explains() {
+        let is_unexplained =
+            |best: &str| least_waiting("update", best, String::new()).is_unexplained();
+        assert!(!is_unexplained("fast-fair"));
+        assert!(is_unexplained("wbtree"));
+    }
 }
