@@ -7,7 +7,7 @@ use everleaf_bench::statistics::Ratio;
 use everleaf_bench::{Arrivals, BenchError, Distribution, Workload};
 use everleaf_machine::topology;
 
-use super::finding::{Bar, Chart, Figure, Grid, Scale};
+use super::finding::{Bar, Chart, Figure, Grid, Scale, number};
 use super::timed;
 use super::{Context, Results};
 
@@ -73,7 +73,8 @@ pub(super) fn run_at(
             reports.iter().map(|report| (report.setup.index, rows(report))).collect();
         describe(&mut outcome, case, &of_case, field.cases.len() <= PICTURES_MAX);
         for (design, _, claim) in field.claims.iter().filter(|claim| claim.1 == index) {
-            outcome.figures.push(beside(case, &of_case, design, claim));
+            let compare = if per_second.is_some() { tails_beside } else { beside };
+            outcome.figures.push(compare(case, &of_case, design, claim));
         }
     }
     outcome.series = reports.iter().flat_map(timed::series).collect();
@@ -150,6 +151,27 @@ fn beside(
     Figure::statement(what, claim, ours, true).without_verdict()
 }
 
+/// The 99th percentile of a design in multiples of the first's, with all threads. In an open loop throughput is what
+/// arrives, whatever the designs do.
+fn tails_beside(
+    case: &(Workload, Distribution),
+    of_case: &[(&str, Vec<Row>)],
+    other: &str,
+    claim: &str,
+) -> Figure {
+    let tail = |design: &str| {
+        let found = of_case.iter().find(|(name, _)| *name == design);
+        found.and_then(|(_, rows)| rows.last()).map_or(f64::NAN, |row| row.latency.p99_ns as f64)
+    };
+    let first = of_case.first().map_or("", |(design, _)| design);
+    let ours = number(tail(other) / tail(first));
+    let what = format!(
+        "{}: 99th percentile of all operations, {other}'s in multiples of {first}'s",
+        name(case)
+    );
+    Figure::statement(what, claim, ours, true).without_verdict()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::quick;
@@ -183,5 +205,8 @@ mod tests {
         assert_eq!(outcome.tables[0].rows.len(), 2);
         assert!(outcome.figures.len() == 1 && !outcome.figures[0].differs());
         assert!(outcome.figures[0].ours.contains(" to "), "{:?}", outcome.figures);
+        // Throughput stood beside a claim about latencies, and was 1 whatever the trees did.
+        let open = run_at(&mut quick(&mut |_| ()), &FIELD, Some(400_000.0)).unwrap();
+        assert!(open.figures[0].what.contains("99th percentile"), "{:?}", open.figures);
     }
 }

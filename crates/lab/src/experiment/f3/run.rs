@@ -99,9 +99,12 @@ pub(super) fn throughput(setting: Setting) -> Result<f64, BenchError> {
         let made = opened.heap().session().map_err(IndexError::from);
         // Every thread must come to the barrier, also one that has no session.
         barrier.wait();
+        // By itself: another thread may get a CPU only when this one has worked for a while.
+        let started = Instant::now();
         let mut session = made?;
         (0..each)
-            .try_for_each(|number| operate(opened.tree(), &mut session, setting, thread, number))
+            .try_for_each(|number| operate(opened.tree(), &mut session, setting, thread, number))?;
+        Ok::<_, IndexError>((started, Instant::now()))
     };
     let evaluate = |thread: usize| {
         place(thread);
@@ -122,13 +125,16 @@ pub(super) fn throughput(setting: Setting) -> Result<f64, BenchError> {
         let evaluators: Vec<_> =
             (0..evaluators).map(|thread| scope.spawn(move || evaluate(thread))).collect();
         barrier.wait();
-        let started = Instant::now();
         let written: Vec<_> = writers.into_iter().map(join).collect();
-        let seconds = started.elapsed().as_secs_f64();
         // Release: pairs with the acquire above.
         done.store(true, Ordering::Release);
         let evaluated: Vec<_> = evaluators.into_iter().map(join).collect();
-        written.into_iter().chain(evaluated).collect::<Result<Vec<()>, IndexError>>()?;
+        evaluated.into_iter().collect::<Result<Vec<()>, IndexError>>()?;
+        let times = written.into_iter().collect::<Result<Vec<_>, IndexError>>()?;
+        let started = times.iter().map(|(started, _)| *started).min();
+        let ended = times.iter().map(|(_, ended)| *ended).max();
+        let seconds =
+            started.zip(ended).map_or(f64::NAN, |(started, ended)| (ended - started).as_secs_f64());
         Ok((each * setting.writers as u64) as f64 / seconds / 1e6)
     })
 }
