@@ -87,7 +87,7 @@ fn pool_size_max(settings: &Settings) -> u64 {
     let pair = (settings.key_size + settings.value_size + 128) as u64;
     let inserted = match settings.length {
         Length::Operations(count) => count.saturating_mul(settings.rounds as u64 + 1),
-        Length::Seconds(_) => session::OPERATION_COUNT_MAX,
+        Length::Seconds(_) => settings::OPERATION_COUNT_MAX,
     };
     let inserts = settings.cases.iter().filter(|case| !case.workload.is_load()).count();
     let keys = settings.keys.saturating_add(inserted.saturating_mul(inserts as u64));

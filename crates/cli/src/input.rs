@@ -1,7 +1,7 @@
 //! The one way to the standard input, which `-` stands for in place of a file.
 //!
 //! A standard input that was closed from the start (`<&-`) is no empty one, nor is one that is open for writing alone:
-//! who takes a value from there would replace it by nothing.
+//! a command that takes a value from there would replace it by nothing.
 
 use crate::failure::Failure;
 use everleaf::standard_input_was_closed;

@@ -1,7 +1,8 @@
 //! Whether the process was begun with a standard input and a standard output.
 //!
 //! The standard library opens `/dev/null` in place of a standard descriptor that is closed when a program begins, so
-//! that no other file gets its number, and it takes the answer `EBADF` to a read for the end of the input and to a write
+//! that no other file gets its number, and it takes the answer `EBADF` to a read for the end of the input and to a
+//! write
 //! for success. From then on nobody can tell that what is printed goes nowhere, or that what is read is no empty file:
 //! a program that was begun with the null device looks the same. So it is looked at before that, by a function that the
 //! loader calls ahead of `main`.

@@ -256,8 +256,9 @@ impl Map {
     }
 
     /// Runs `see(i, value)` for each of `keys`, in order, with overlapping cache misses: several
-    /// times the speed of separate gets. As separate gets in every other respect; in a store with a log, and while
-    /// batches are written, 32 at a time, and those that others are writing one by one.
+    /// times the speed of separate gets. Keys are looked up some at a time before `see` is called for them: what
+    /// is written or expires in between is not seen. In a store with a log, and while batches are written, 32 at
+    /// a time are what they are at one moment, or looked up one by one if others write one of them.
     ///
     /// # Errors
     /// As [`Self::get`]; `see` was not called for the keys whose values are damaged, and perhaps not

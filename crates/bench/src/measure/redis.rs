@@ -148,7 +148,7 @@ impl Bench<'_> {
             Length::Seconds(seconds) => {
                 let trial = self.measure(case, TRIAL_COUNT)?;
                 let rate = trial.outcome.operations as f64 / trial.outcome.elapsed.as_secs_f64();
-                ((rate * seconds) as u64).clamp(1, super::session::OPERATION_COUNT_MAX)
+                ((rate * seconds) as u64).clamp(1, super::settings::OPERATION_COUNT_MAX)
             }
         })
     }

@@ -4,7 +4,7 @@ use super::entrant::Entrant;
 use super::instruments::Instruments;
 use super::measured::Measured;
 use super::progress::Progress;
-use super::settings::{Case, Length, Settings, setup};
+use super::settings::{Case, Length, OPERATION_COUNT_MAX, Settings, setup};
 use super::tally::Tally;
 use crate::driver::{self, Manner};
 use crate::error::BenchError;
@@ -19,8 +19,6 @@ const WARM_UP_MAX: u64 = 100_000;
 const WARM_UP_SHARE: u64 = 5;
 /// Operations of the trial that finds out how many fit into some seconds.
 const TRIAL_COUNT: u64 = 20_000;
-/// Operations of a round, at most: their keys are kept in memory.
-pub(super) const OPERATION_COUNT_MAX: u64 = 1 << 27;
 /// A scan, or a transaction, counts as this many operations when the length of a round is chosen.
 const SCAN_WEIGHT: u64 = 10;
 const TRANSACTION_WEIGHT: u64 = 20;

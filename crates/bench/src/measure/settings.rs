@@ -5,7 +5,6 @@ use std::sync::Arc;
 use everleaf::Domain;
 
 use super::index_kind::IndexKind;
-use super::session::OPERATION_COUNT_MAX;
 use crate::arrivals::Arrivals;
 use crate::calibrate::REGION_SIZE_BYTES;
 use crate::distribution::Distribution;
@@ -15,6 +14,9 @@ use crate::medium::Medium;
 use crate::report::Setup;
 use crate::trace::Trace;
 use crate::workload::Workload;
+
+/// Operations of a round, at most: their keys are kept in memory.
+pub(super) const OPERATION_COUNT_MAX: u64 = 1 << 27;
 
 /// One workload to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]

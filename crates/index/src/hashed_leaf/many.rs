@@ -8,10 +8,10 @@ use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::Machine;
 
 use super::HashedLeafTree;
+use super::aim::Aim;
 use super::layout::{LeafId, LeafShape, UNKNOWN};
 use super::placement::Placement;
 use super::probe::Probe;
-use super::search::Aim;
 use crate::api::change::Outcome;
 use crate::kind::Kind;
 use crate::nbtree::layout::Inner;

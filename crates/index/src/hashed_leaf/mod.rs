@@ -56,6 +56,7 @@
 //! - HL9 to HL11 of `restore.rs`; and I5, I6, I8 to I11 and I14 of `nbtree`.
 
 mod ahead;
+mod aim;
 mod bulk;
 mod candidate;
 mod check;

@@ -4,6 +4,7 @@ use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Machine, Ordering, Pair};
 
 use super::HashedLeafTree;
+use super::aim::Aim;
 use super::layout::{DEAD, LeafId, LeafShape, REPLACED, UNKNOWN};
 use super::probe::Probe;
 use crate::kind::Kind;
@@ -12,25 +13,6 @@ use crate::nbtree::layout::Inner;
 use crate::nbtree::shared::Shared;
 use crate::nbtree::state::{FROZEN, LIVE, PENDING, TOMB};
 use crate::once::once;
-
-/// What a search is for, so that it asks for what it will read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Aim {
-    /// The entry.
-    Find,
-    /// To see that the key is absent, which the fingerprints tell.
-    Miss,
-    /// The entry, which will be written.
-    Write,
-}
-
-impl Aim {
-    /// Of a lookup, by what those before it came to.
-    #[inline(always)]
-    pub(super) fn of_lookup<M: Machine>(session: &Session<M>) -> Self {
-        if session.expects_absent() { Aim::Miss } else { Aim::Find }
-    }
-}
 
 /// What a search of a leaf came to.
 enum Found {

@@ -9,7 +9,7 @@
 //!
 //! | state | set by | others | recovery |
 //! |---|---|---|---|
-//! | `EMPTY` | the builder of the block | claim it | free, unless a key has passed its chunk |
+//! | `EMPTY` | the builder of the block | claim it | free, unless a key has passed it |
 //! | `PENDING` | the thread that claimed the position | inserters of the same key help it to `LIVE`, freezers to `FROZEN`; absent for readers | becomes `TOMB`: the insert never happened |
 //! | `LIVE` | owner or helper | read, update, remove | kept |
 //! | `TOMB` | remove | final | not used again while the block lives |

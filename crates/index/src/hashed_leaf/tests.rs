@@ -7,8 +7,8 @@ use everleaf_machine::{Hardware, Pair};
 use everleaf_pool::{CreateMode, Domain, Pool, PoolOptions};
 
 use super::HashedLeafTree;
+use super::aim::Aim;
 use super::layout::{LeafId, LeafShape};
-use super::search::Aim;
 use crate::Trees;
 use crate::api::change::Intent;
 use crate::geometry::Production;

@@ -8,9 +8,10 @@ use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Machine, Ordering, Pair};
 
 use super::HashedLeafTree;
+use super::aim::Aim;
 use super::layout::{DEAD, LeafId, LeafShape};
 use super::probe::{Probe, fingerprint};
-use super::search::{Aim, WriteTarget};
+use super::search::WriteTarget;
 use super::state::FROZEN_EMPTY;
 use crate::api::change::{Intent, Outcome};
 use crate::kind::Kind;

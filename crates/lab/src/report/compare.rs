@@ -146,8 +146,8 @@ fn series_in(value: &Value) -> Vec<Series> {
     found
 }
 
-/// Whether the machine changed its speed while an experiment ran, as far as a file of its finding says so: of times that
-/// have no rounds of the bench nothing else does.
+/// Whether the machine changed its speed while an experiment ran, as far as a file of its finding says so: of times
+/// that have no rounds of the bench nothing else does.
 fn is_noisy(finding: &Value) -> bool {
     let miss = |name: &str| finding[name].as_f64();
     match (miss("miss_before_ns"), miss("miss_after_ns")) {
@@ -331,8 +331,8 @@ mod tests {
         assert_eq!(change(&short(&old, 2), &times(3.0)), Speed::Doubtful);
     }
 
-    /// Each of the old run was compared with the first of its name in the new one: a run with itself was slower, and what
-    /// became slower in the second was not seen.
+    /// Each of the old run was compared with the first of its name in the new one: a run with itself was slower, and
+    /// what became slower in the second was not seen.
     #[test]
     fn what_has_a_name_twice_is_compared_in_its_order() {
         let of = |factor: f64| series("scan", &NOISY.map(|value| value * factor));

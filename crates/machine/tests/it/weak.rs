@@ -52,10 +52,10 @@ fn fences_order_what_is_relaxed_if_both_are_there() {
     assert_eq!(message([Relaxed, Relaxed], [nothing, fence]), all);
 }
 
-/// A message, and a byte that says that it is there, from a thread and from one that helps it; a third thread matches the
-/// byte, and reads at an address that follows from it.
+/// A message, and a byte that says that it is there, from a thread and from one that helps it; a third thread matches
+/// the byte, and reads at an address that follows from it.
 #[test]
-fn a_match_brings_what_its_byte_was_released_behind_also_if_it_is_older() {
+fn an_older_match_brings_what_its_byte_was_released_behind() {
     let seen = outcomes(vec![
         Box::new(|words: &Words| {
             words.at(8).store(1, Relaxed);

@@ -32,8 +32,8 @@ pub fn randomkey(context: &mut Context<'_>, _: &Request<'_>) -> CommandResult {
     Ok(())
 }
 
-/// A draw. It takes up to some hundred walks, and each may pass over all that has expired and is not swept yet, so there
-/// is a time for all of them.
+/// A draw. It takes up to some hundred walks, and each may pass over all that has expired and is not swept yet, so
+/// there is a time for all of them.
 struct Draw<'a, 'k> {
     keys: &'a mut Keys<'k>,
     began: Instant,

@@ -435,7 +435,8 @@ mod tests {
     const MEMBERS: u64 = 20_000;
     const ASKED: u64 = 2_000;
 
-    /// What was slow: each rank read some hundred entries of the levels above the members, and another hundred of these.
+    /// What was slow: each rank read some hundred entries of the levels above the members, and another hundred of
+    /// these.
     #[test]
     fn ranks_read_the_levels_above_the_members_once() {
         let folder = tempfile::tempdir().unwrap();

@@ -25,7 +25,7 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Options that read keys which the command does not name are refused, where they stand, to who may not do so.
+    /// Options that read keys which the command does not name are refused where they stand, unless the user may.
     pub fn parse(
         request: &Request<'a>,
         may_store: bool,

@@ -17,7 +17,8 @@ impl Staged<'_> {
         self.walk_with_pauses(bounds, reverse, visit, &mut without_pause)
     }
 
-    /// The same until `visit` breaks, or `pause` does: nothing behind the key that it saw is visited, and all before it.
+    /// The same until `visit` breaks, or `pause` does: nothing behind the key that it saw is visited, and all before
+    /// it.
     pub fn walk_with_pauses(
         &mut self,
         bounds: &Bounds,

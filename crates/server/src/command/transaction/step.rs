@@ -15,8 +15,8 @@ use crate::command::waiting::service::Service;
 use crate::failure::{CommandResult, Failure};
 
 /// Runs what works with collections, of which one has this key, as a transaction of its own; perhaps several
-/// times. What it answers goes where replies go at once, and what it counts where that is counted: both are taken back with
-/// each attempt. If it fails, something
+/// times. What it answers goes where replies go at once, and what it counts where that is counted: both are taken
+/// back with each attempt. If it fails, something
 /// of it may be left there.
 pub fn run_step(
     context: &mut Context<'_>,

@@ -73,8 +73,13 @@ impl Run {
             1 => Found::Value(map.get_with(name, number_in).expect("get").flatten()),
             2 => {
                 let mut found = None;
-                let see = |_, value: Option<&[u8]>| found = value.and_then(number_in);
-                map.get_many(&[name], see).expect("get");
+                let see = |index, value: Option<&[u8]>| {
+                    if index == 0 {
+                        found = value.and_then(number_in);
+                    }
+                };
+                // Beside another one, so that both are looked up together.
+                map.get_many(&[name.as_slice(), b"never written"], see).expect("get");
                 Found::Value(found)
             }
             // Writes that change nothing tell what is there.
