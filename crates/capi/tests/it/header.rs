@@ -153,11 +153,12 @@ const BY_ANOTHER_NAME: [(&str, &str); 39] = [
 ];
 
 /// What C leaves out; `docs/bindings.md` says so, and says why.
-const NOT_IN_C: [&str; 18] = [
+const NOT_IN_C: [&str; 19] = [
     "Map::ceiling",
     "Map::floor",
     "Map::remove_expired",
     "Map::replace",
+    "Options::interval_of_last",
     "Options::open_at_once",
     "Options::rebuild_progress",
     "Range::peek",
