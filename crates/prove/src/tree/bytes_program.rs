@@ -250,7 +250,9 @@ impl Program for BytesProgram {
     type Instance = Opened;
 
     fn pool_bytes(&self) -> usize {
-        self.space.pool_bytes
+        // Each life that was opened at once takes chunks of its own while its threads restore what the one before left.
+        let lives = if self.tree.leaves_space && !self.space.may_fill { 2 } else { 1 };
+        lives * self.space.pool_bytes
     }
 
     fn format(&self, memory: Memory) {

@@ -189,23 +189,30 @@ pub struct AnyWords {
     pub(super) block_class: usize,
     pub(super) create: Create,
     pub(super) open: Open,
+    /// Whether opening leaves the space that was free, so that there may be none in a small pool.
+    pub(super) leaves_space: bool,
 }
 
 impl AnyWords {
     /// That with nodes of the geometry `G`.
     pub const fn of<G: Nodes>() -> AnyWords {
-        AnyWords { block_class: 0, create: create::<G, false>, open: open::<G> }
+        AnyWords {
+            block_class: 0,
+            create: create::<G, false>,
+            open: open::<G>,
+            leaves_space: false,
+        }
     }
 
     /// The same with hashed leaves.
     pub const fn hashed<G: Nodes>() -> AnyWords {
         let block_class = <G::Leaves as LeafShape>::BLOCK_CLASS;
-        AnyWords { block_class, create: create::<G, true>, open: open::<G> }
+        AnyWords { block_class, create: create::<G, true>, ..Self::of::<G>() }
     }
 
     /// The same, opened at once and restored later.
     pub const fn at_once<G: Nodes>() -> AnyWords {
-        AnyWords { open: open_at_once::<G>, ..Self::hashed::<G>() }
+        AnyWords { open: open_at_once::<G>, leaves_space: true, ..Self::hashed::<G>() }
     }
 }
 
