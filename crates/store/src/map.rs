@@ -321,7 +321,7 @@ impl Map {
 
     fn get_each<'k>(
         &self,
-        keys: impl Iterator<Item = &'k [u8]>,
+        mut keys: impl Iterator<Item = &'k [u8]>,
         value_size: usize,
         mut see: impl FnMut(usize, Option<&[u8]>) -> ControlFlow<()>,
     ) -> Result<()> {
@@ -333,7 +333,7 @@ impl Map {
         }
         drop(pinned);
         drop(session);
-        self.get_groups(keys, &mut see)
+        self.get_groups(&mut keys, &mut see)
     }
 
     /// Brings what is known of `keys` into the cache, with overlapping cache misses, for writes that

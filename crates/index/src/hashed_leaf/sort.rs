@@ -180,7 +180,6 @@ impl HeldInRange {
 
 /// Sorts what is nearly in order, by insertion. Gives up, with the same items in some order, when it is
 /// not.
-#[inline(always)]
 fn insertion_sort<T: Copy>(held: &mut [T], key: impl Fn(&T) -> u64) -> bool {
     let mut patience = 8 * held.len() + 64;
     for index in 1..held.len() {

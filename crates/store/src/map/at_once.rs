@@ -53,15 +53,16 @@ impl Map {
     }
 
     /// [`Self::get_many`] while writers keep an order: some keys at a time, or each by itself when others write them.
-    pub(super) fn get_groups<'k>(
+    /// Compiled once.
+    pub(super) fn get_groups(
         &self,
-        mut keys: impl Iterator<Item = &'k [u8]>,
+        keys: &mut dyn Iterator<Item = &[u8]>,
         see: &mut SeeValue<'_>,
     ) -> Result<()> {
         let (mut group, mut first) = ([&b""[..]; GROUP], 0);
         loop {
             let mut count = 0;
-            for (place, key) in group.iter_mut().zip(keys.by_ref()) {
+            for (place, key) in group.iter_mut().zip(&mut *keys) {
                 (*place, count) = (key, count + 1);
             }
             let keys = &group[..count];
