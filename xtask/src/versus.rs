@@ -357,10 +357,7 @@ impl Server {
         command.arg("serve").arg(folder.join(number.to_string()));
         command.args(["--port", "0", "--threads", "1", "--durability", level]);
         // Little enough of addresses for valgrind, too.
-        command
-            .args(["--interval", "1000", "--max-size", "4G"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
+        command.args(["--max-size", "4G"]).stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.stderr(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
         let mut server = Server { child, address: String::new() };
         let stderr = server.child.stderr.take().ok_or("stderr is piped")?;
